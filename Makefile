@@ -1,0 +1,32 @@
+# `make demo` narrates a short book to out/, `make test` runs every test; both set up .venv first.
+PYTHON ?= python3
+BIN := .venv/bin
+# The official package is compared with, never shipped; its own dependencies are not needed for that.
+ORACLE := qwen-tts==0.1.1
+
+.PHONY: demo test check clean
+
+demo: .venv/product
+	$(BIN)/python tests/tiny_checkpoint.py out/noise-checkpoint
+	$(BIN)/rhapsode narrate examples/the-lamp-at-low-water.md -o out/the-lamp-at-low-water.m4b \
+	    --checkpoint out/noise-checkpoint --overwrite
+	@echo "This is noise, not speech: the checkpoint is random. With real weights, the same command reads the book."
+
+test: .venv/tests
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+clean:
+	rm -rf .venv out
+
+.venv/product: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rhapsode needs Python 3.11 or later")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+.venv/tests: .venv/product
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --no-deps $(ORACLE)
+	touch $@

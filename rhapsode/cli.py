@@ -1,0 +1,168 @@
+"""The command line: parse, call one function, print.
+
+Knows options and sentences. A problem of the user's ends with code 2 and one sentence on stderr; Ctrl-C with 130.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rhapsode import __version__
+from rhapsode.errors import UserError
+
+_JSON_KEYS = ("out", "audio_s", "wall_s", "rtf", "lines", "useful", "retakes", "bad_lines", "peak_rss_mb")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    try:
+        chosen.run(chosen)
+    except UserError as error:
+        print(f"rhapsode: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nrhapsode: stopped; the same command goes on from here.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has left
+        sys.stderr.close()
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rhapsode", description="Read whole books aloud with Qwen3-TTS.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"rhapsode {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    narrate = commands.add_parser("narrate", help="a book in, an audiobook out", allow_abbrev=False)
+    narrate.add_argument("book", help="an EPUB, text, Markdown or HTML file")
+    narrate.add_argument("-o", "--out", help="the audiobook: .m4b .m4a .mp3 .opus .flac .wav (BOOK.m4b here)")
+    narrate.add_argument("--chapters", metavar="1-3,7", help="only these chapters")
+    narrate.add_argument("--keep-takes", action="store_true", help="keep the sound of every line in OUT.takes")
+    _add_voice_options(narrate)
+    narrate.set_defaults(run=_narrate)
+
+    say = commands.add_parser("say", help="a few sentences in, a sound file out", allow_abbrev=False)
+    say.add_argument("text", help="what to say; - reads it from stdin")
+    say.add_argument("-o", "--out", help="the sound file (say.wav here, or the next free name)")
+    _add_voice_options(say)
+    say.set_defaults(run=_say)
+
+    voices = commands.add_parser("voices", help="voices and languages of a checkpoint", allow_abbrev=False)
+    _add_checkpoint_options(voices)
+    voices.add_argument("--json", action="store_true", help="one line of JSON")
+    voices.set_defaults(run=_voices)
+
+    inspect = commands.add_parser("inspect", help="what a checkpoint holds, from its headers", allow_abbrev=False)
+    inspect.add_argument("checkpoint", help="a folder or a Hub id")
+    inspect.add_argument("--json", action="store_true", help="one line of JSON")
+    _add_hub_options(inspect)
+    inspect.set_defaults(run=_inspect)
+    return parser
+
+
+def _add_voice_options(parser: argparse.ArgumentParser) -> None:
+    _add_checkpoint_options(parser)
+    parser.add_argument("--voice", metavar="NAME", help="a voice of the checkpoint (its first)")
+    parser.add_argument("--language", metavar="L", help="a name or a tag such as en (the book's; else auto)")
+    parser.add_argument("--device", metavar="D", default="auto", help="cpu, cuda, cuda:1, mps (the best there is)")
+    parser.add_argument("--format", metavar="F", default="auto", help="float32 or bfloat16 (what suits the device)")
+    parser.add_argument("--slots", metavar="N", type=int, help="lines read side by side (what suits the device)")
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="another number, another reading (0)")
+    parser.add_argument("--overwrite", action="store_true", help="replace an output file that is there")
+    parser.add_argument("--json", action="store_true", help="end stdout with one line of JSON")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def _add_checkpoint_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--checkpoint", metavar="DIR_OR_ID", help="a folder in the official layout, or a Hub id")
+    _add_hub_options(parser)
+
+
+def _add_hub_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--revision", help="of a Hub id: branch, tag or commit")
+    parser.add_argument("--offline", action="store_true", help="of a Hub id: only what was fetched before")
+    parser.add_argument("--token", help="of a Hub id: for repositories that want one")
+
+
+def _options(chosen: argparse.Namespace, *names: str) -> dict[str, Any]:
+    return {name: getattr(chosen, name) for name in names}
+
+
+_CHECKPOINT_OPTIONS = ("checkpoint", "revision", "offline", "token")
+_VOICE_OPTIONS = (*_CHECKPOINT_OPTIONS, "voice", "language", "device", "format", "slots", "seed")
+
+
+def _narrate(chosen: argparse.Namespace) -> None:
+    from rhapsode.pipeline import narrate
+    from rhapsode.progress import Progress
+
+    report = narrate(
+        chosen.book,
+        chosen.out,
+        chapters=chosen.chapters,
+        overwrite=chosen.overwrite,
+        keep_takes=chosen.keep_takes,
+        progress=Progress(quiet=chosen.quiet),
+        **_options(chosen, *_VOICE_OPTIONS),
+    )
+    _print_report(report, chosen.json)
+
+
+def _say(chosen: argparse.Namespace) -> None:
+    from rhapsode.pipeline import say
+    from rhapsode.progress import Progress
+
+    text = sys.stdin.read() if chosen.text == "-" else chosen.text
+    report = say(
+        text,
+        chosen.out,
+        overwrite=chosen.overwrite,
+        progress=Progress(quiet=chosen.quiet),
+        **_options(chosen, *_VOICE_OPTIONS),
+    )
+    _print_report(report, chosen.json)
+
+
+def _print_report(report: Any, as_json: bool) -> None:
+    from rhapsode.progress import clock
+
+    for bad in report.bad[:20]:
+        print(f"bad line {bad.line + 1} (chapter {bad.chapter}): {bad.problem}: {bad.text!r:.70}")
+    if len(report.bad) > 20:
+        print(f"and {len(report.bad) - 20} more bad lines; all are in {report.record}")
+    chapters = f"{report.chapters} chapters, " if report.chapters > 1 else ""
+    print(
+        f"{report.out}: {clock(report.audio_s)} of sound, {chapters}{report.lines} lines in {clock(report.wall_s)} "
+        f"(RTF {report.rtf:.3f}, {report.useful:.0%} of frames useful, {report.retakes} retakes, "
+        f"{report.bad_lines} bad lines)"
+    )
+    if as_json:
+        print(json.dumps({key: getattr(report, key) for key in _JSON_KEYS}))
+
+
+def _voices(chosen: argparse.Namespace) -> None:
+    from rhapsode.narrator import find
+    from rhapsode.pipeline import make_options
+
+    options = make_options(_options(chosen, *_CHECKPOINT_OPTIONS))
+    found = find(options.narrator).voices(options)
+    if chosen.json:
+        print(json.dumps({"voices": found.voices, "languages": found.languages}))
+        return
+    print("voices:    " + (", ".join(found.voices) or "none; the checkpoint makes one up"))
+    print("languages: " + ", ".join(found.languages))
+
+
+def _inspect(chosen: argparse.Namespace) -> None:
+    from rhapsode.qwen3.inspect import inspect
+
+    found = inspect(chosen.checkpoint, **_options(chosen, "revision", "offline", "token"))
+    print(json.dumps(found.as_json()) if chosen.json else found.table())

@@ -1,0 +1,89 @@
+"""The first seam: lines in, takes out. What a model must do to read books, and how it is found.
+
+Knows the protocol and the entry points. Knows no model: Qwen3 comes through the same door as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+from rhapsode.errors import UserError
+from rhapsode.types import Line, Sampling, Take
+
+GROUP = "rhapsode.narrators"
+DEFAULT = "qwen3"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a narrator is to be loaded. Every field is honoured or refused, never ignored."""
+
+    narrator: str = DEFAULT  # an entry point of the group above
+    checkpoint: str | None = None  # folder or Hub id
+    voice: str | None = None  # None: the checkpoint's first
+    language: str | None = None  # name or BCP 47 tag; "auto": the model finds it itself; None: `likely_language`
+    likely_language: str = ""  # what the book says of itself; taken if the model speaks it
+    device: str = "auto"  # cpu, cuda, cuda:1, mps
+    format: str = "auto"  # float32, bfloat16
+    slots: int | None = None  # lanes side by side; None: what suits the device
+    seed: int = 0
+    sampling: Mapping[str, Any] | None = None  # fields of `Sampling` to change
+    tries: int = 3  # readings of a line that comes out bad
+    revision: str | None = None  # of a Hub id
+    offline: bool = False
+    token: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Voices:
+    """What a narrator can be asked for."""
+
+    voices: tuple[str, ...]
+    languages: tuple[str, ...]
+
+
+class Narrator(Protocol):
+    sample_rate: int
+    sampling: Sampling
+
+    def settings(self) -> dict[str, Any]:
+        """All that the sound of a line depends on, as JSON values; takes are kept apart by it."""
+
+    def notes(self) -> list[str]:
+        """What the user should be told before it begins."""
+
+    def expected_seconds(self, line: Line) -> float:
+        """A guess at how long a line will be, for progress and for disk space."""
+
+    def read(self, lines: Iterable[Line]) -> Iterator[Take]:
+        """Read all lines, in the order that is fastest; each take as soon as it is finished."""
+
+    def useful(self) -> float:
+        """Frames kept over frames computed, so far."""
+
+    def retakes(self) -> int:
+        """Readings made again so far."""
+
+
+class Door(Protocol):
+    """What an entry point of group `rhapsode.narrators` leads to."""
+
+    def load(self, options: Options) -> Narrator: ...
+
+    def voices(self, options: Options) -> Voices: ...
+
+
+def find(name: str = DEFAULT) -> Door:
+    """The narrator of that name among the installed ones. Raises `UserError` naming those that exist."""
+    known = {point.name: point for point in entry_points(group=GROUP)}
+    if name not in known and name == DEFAULT:
+        # A bare checkout has no entry points; the built-in one is where it always is.
+        from rhapsode.qwen3 import narrator
+
+        return narrator
+    if name not in known:
+        raise UserError(f"There is no narrator {name!r}; installed are {', '.join(sorted({*known, DEFAULT}))}.")
+    return known[name].load()

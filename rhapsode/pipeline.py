@@ -1,0 +1,309 @@
+"""The way of a book, top to bottom: file -> Book -> Lines -> Takes on disk -> chapter tracks -> audiobook.
+
+Knows the order of things and nothing of how any of them is done.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rhapsode.audio.assemble import FADE_S, plan_tracks, soften, stream
+from rhapsode.audio.container import check_suffix, estimate_bytes, write_audiobook
+from rhapsode.audio.files import require_space
+from rhapsode.audio.marks import Tags
+from rhapsode.audio.picture import cover_problem
+from rhapsode.audio.takes import TakeStore, takes_folder
+from rhapsode.audio.wave import to_pcm
+from rhapsode.book import read_book, split_lines
+from rhapsode.errors import BookError, OutputError, UserError
+from rhapsode.memory import peak_rss_mb
+from rhapsode.narrator import Narrator, Options, find
+from rhapsode.progress import Progress
+from rhapsode.types import Block, Book, Chapter, Line
+
+_SPARE_BYTES = 20_000_000  # the record, the encoder's odds and ends
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line of which no good reading came out; the best one is in the book."""
+
+    line: int
+    chapter: int
+    problem: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came out and what it took."""
+
+    out: str
+    audio_s: float  # length of the file
+    wall_s: float  # from the call to the finished file
+    rtf: float  # wall seconds per second of sound made in this run (of the file, where all of it was there before)
+    lines: int
+    useful: float  # codec frames kept over frames computed
+    retakes: int
+    bad_lines: int
+    peak_rss_mb: float
+    resumed: int  # lines whose takes were there before
+    chapters: int
+    bad: tuple[BadLine, ...] = ()
+    record: str = ""  # where every line's seed, tries and problem are written down
+
+
+def narrate(
+    book: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    chapters: str | Iterable[int] | None = None,
+    overwrite: bool = False,
+    keep_takes: bool = False,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Report:
+    """Read a book aloud into one file: M4B, M4A, MP3, Opus, FLAC or WAV by the suffix of `out`.
+
+    `out` is BOOK.m4b in the current folder if not given. `chapters` are numbers, or a string such as "1-3,7".
+    `options` are fields of `rhapsode.Options`. Takes lie in `OUT.takes` until the book is done (with `keep_takes` for
+    good); a run that was stopped goes on from there and ends with the same file.
+    Raises `UserError` for whatever cannot be; nothing that was there is changed.
+    """
+    began, watch = time.perf_counter(), progress or Progress.silent()
+    chosen = make_options(options)
+    source = Path(book)
+    target = Path(out) if out is not None else Path(source.stem + ".m4b")
+    _check_target(target, source, overwrite)
+
+    text = read_book(source)
+    lines = _chosen_lines(text, chapters)
+    narrator = find(chosen.narrator).load(replace(chosen, likely_language=text.language))
+    for note in (*text.notes, *_cover_notes(text), *narrator.notes()):
+        watch.note(note)
+
+    _make_folder(target.parent)
+    with TakeStore(takes_folder(target), narrator.settings()) as store:
+        left = [line for line in lines if not store.has(line)]
+        _check_room(target, narrator, lines, left, store)
+        made = _read(left, narrator, store, watch, resumed=len(lines) - len(left))
+        audio_s = _assemble(target, text, lines, narrator, store, watch)
+        bad = tuple(_bad_lines(lines, store))
+        if not keep_takes:
+            store.drop_sound()
+        record = store.folder / "record.jsonl"
+
+    wall_s = time.perf_counter() - began
+    return Report(
+        out=str(target),
+        audio_s=round(audio_s, 3),
+        wall_s=round(wall_s, 3),
+        rtf=round(wall_s / (made or audio_s), 4),
+        lines=len(lines),
+        useful=round(narrator.useful(), 4),
+        retakes=narrator.retakes(),
+        bad_lines=len(bad),
+        peak_rss_mb=peak_rss_mb(),
+        resumed=len(lines) - len(left),
+        chapters=len({line.chapter for line in lines}),
+        bad=bad,
+        record=str(record),
+    )
+
+
+def say(
+    text: str,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Report:
+    """Read a few sentences into a file, say.wav (or the next free name) if none is given. Raises `UserError`."""
+    began, watch = time.perf_counter(), progress or Progress.silent()
+    chosen = make_options(options)
+    target = Path(out) if out is not None else _free_name("say", ".wav")
+    _check_target(target, None, overwrite)
+    utterances = lines(text)
+    narrator = find(chosen.narrator).load(chosen)
+    for note in narrator.notes():
+        watch.note(note)
+    takes = {}
+    watch.begin(sum(map(narrator.expected_seconds, utterances)), resumed=0)
+    for take in narrator.read(utterances):
+        takes[take.line.index] = take
+        watch.take(take, narrator.expected_seconds(take.line))
+    watch.end()
+    rate = narrator.sample_rate
+    parts: list[np.ndarray] = []
+    for line in utterances:
+        parts.append(soften(to_pcm(takes[line.index].audio), round(FADE_S * rate)))
+        parts.append(np.zeros(round(line.pause_s * rate) if line is not utterances[-1] else 0, np.int16))
+    sound = np.concatenate(parts)
+    _make_folder(target.parent)
+    write_audiobook(target, sample_rate=rate, tracks=[("", len(sound))], blocks=[sound], tags=Tags(title=target.stem))
+    bad = tuple(
+        BadLine(line.index, line.chapter, takes[line.index].problem, line.text)
+        for line in utterances
+        if takes[line.index].problem
+    )
+    audio_s, wall_s = len(sound) / rate, time.perf_counter() - began
+    return Report(
+        out=str(target),
+        audio_s=round(audio_s, 3),
+        wall_s=round(wall_s, 3),
+        rtf=round(wall_s / audio_s, 4),
+        lines=len(utterances),
+        useful=round(narrator.useful(), 4),
+        retakes=narrator.retakes(),
+        bad_lines=len(bad),
+        peak_rss_mb=peak_rss_mb(),
+        resumed=0,
+        chapters=1,
+        bad=bad,
+    )
+
+
+def load(checkpoint: str | os.PathLike[str] | None = None, **options: Any) -> Narrator:
+    """A narrator that reads lines: `for take in load(...).read(lines)`. Options as in `rhapsode.Options`."""
+    if checkpoint is not None:
+        options["checkpoint"] = os.fspath(checkpoint)
+    chosen = make_options(options)
+    return find(chosen.narrator).load(chosen)
+
+
+def lines(text: str, language: str = "en") -> list[Line]:
+    """Lines of a plain text, split as a book's are; blank lines part paragraphs. Raises `UserError` for no text."""
+    blocks = tuple(Block("paragraph", part.strip()) for part in text.split("\n\n") if part.strip())
+    found = split_lines(Book("", "", language, (Chapter(1, "", blocks),)))
+    if not any(character.isalnum() for line in found for character in line.text):
+        raise UserError(f"There is nothing to say in {text!r:.40}; a letter or a digit is the least.")
+    return found
+
+
+def make_options(options: dict[str, Any]) -> Options:
+    """Options from keyword arguments; an unknown name is refused with those that exist."""
+    known = [field.name for field in fields(Options)]
+    for name in options:
+        if name not in known:
+            raise UserError(f"There is no option {name!r}; there are {', '.join(known)}.")
+    return Options(**options)
+
+
+# ---------------------------------------------------------------------- the steps of narrate
+
+
+def _check_target(target: Path, source: Path | None, overwrite: bool) -> None:
+    check_suffix(target)
+    if source is not None and target.exists() and source.exists() and target.samefile(source):
+        raise OutputError(f"{target} is the book itself; choose another name for the audiobook.")
+    if target.is_dir():
+        raise OutputError(f"{target} is a folder; name a file for the audiobook.")
+    if target.exists() and not overwrite:
+        raise OutputError(f"{target} is there already; choose another name, or replace it with --overwrite.")
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"The folder {folder} cannot be made: {error.strerror or error}.") from None
+
+
+def _free_name(stem: str, suffix: str) -> Path:
+    """The first of stem.wav, stem-2.wav ... that is not there."""
+    number = 1
+    while (path := Path(f"{stem}-{number}{suffix}" if number > 1 else f"{stem}{suffix}")).exists():
+        number += 1
+    return path
+
+
+def _chosen_lines(book: Book, chapters: str | Iterable[int] | None) -> list[Line]:
+    found = split_lines(book)
+    if chapters is not None:
+        numbers = parse_chapters(chapters, len(book.chapters)) if isinstance(chapters, str) else set(chapters)
+        beyond = sorted(number for number in numbers if not 1 <= number <= len(book.chapters))
+        if beyond:
+            raise UserError(f"There is no chapter {beyond[0]}; the book has {len(book.chapters)}.")
+        found = [line for line in found if line.chapter in numbers]
+    if not any(character.isalnum() for line in found for character in line.text):
+        raise BookError("There is no text to read in the book or in the chapters chosen.")
+    return found
+
+
+def parse_chapters(text: str, most: int) -> set[int]:
+    """ "1-3,7" to {1, 2, 3, 7}; "5-" is to the end. Raises `UserError` for anything else."""
+    numbers: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        try:
+            start, stop = int(first), int(last) if last else most if dash else int(first)
+        except ValueError:
+            start, stop = 1, 0
+        if not 1 <= start <= stop:
+            raise UserError(f"{part.strip()!r} is no choice of chapters; write numbers and ranges such as 1-3,7.")
+        if stop > most:
+            raise UserError(f"There is no chapter {stop}; the book has {most}.")
+        numbers.update(range(start, stop + 1))
+    return numbers
+
+
+def _cover_notes(book: Book) -> list[str]:
+    problem = cover_problem(book.cover) if book.cover is not None else ""
+    return [problem] if problem else []
+
+
+def _check_room(target: Path, narrator: Narrator, lines: Sequence[Line], left: Sequence[Line], store: TakeStore) -> None:
+    """Better a sentence now than a full disk after hours."""
+    still = sum(map(narrator.expected_seconds, left))
+    known = sum(store.info(line).seconds for line in lines if store.has(line))
+    silence = sum(line.pause_s for line in lines)
+    takes = round(still * narrator.sample_rate * 2)
+    book = estimate_bytes(target.suffix, still + known + silence, narrator.sample_rate)
+    require_space(target, takes + book + _SPARE_BYTES)
+
+
+def _read(left: Sequence[Line], narrator: Narrator, store: TakeStore, watch: Progress, resumed: int) -> float:
+    """Read what is not there yet; seconds of sound made."""
+    made = 0.0
+    watch.begin(sum(map(narrator.expected_seconds, left)), resumed=resumed)
+    for take in narrator.read(left):
+        store.put(take)
+        made += take.seconds
+        watch.take(take, narrator.expected_seconds(take.line))
+    watch.end()
+    return made
+
+
+def _assemble(
+    target: Path, book: Book, lines: Sequence[Line], narrator: Narrator, store: TakeStore, watch: Progress
+) -> float:
+    """Chapters into the file; its length in seconds."""
+    titles = {chapter.number: chapter.title for chapter in book.chapters}
+    tracks = plan_tracks(lines, titles, store)
+    settings = narrator.settings()
+    write_audiobook(
+        target,
+        sample_rate=narrator.sample_rate,
+        tracks=[(track.title, track.samples) for track in tracks],
+        blocks=stream(tracks, store),
+        tags=Tags(title=book.title, author=book.author, narrator=str(settings.get("voice") or "")),
+        cover=book.cover,
+        progress=watch.writing,
+    )
+    watch.end()
+    return sum(track.samples for track in tracks) / narrator.sample_rate
+
+
+def _bad_lines(lines: Sequence[Line], store: TakeStore) -> Iterable[BadLine]:
+    for line in lines:
+        problem = store.info(line).problem
+        if problem:
+            yield BadLine(line.index, line.chapter, problem, line.text)

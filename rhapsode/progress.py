@@ -1,0 +1,101 @@
+"""How far a reading is: a bar where there is a terminal, plain lines now and then elsewhere, or nothing.
+
+Knows takes and seconds. Prints to stderr only, so that stdout stays for results.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, TextIO
+
+from rhapsode.types import Take
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+PLAIN_EVERY_S = 15.0
+
+
+def clock(seconds: float) -> str:
+    """3725.4 -> "1:02:05"."""
+    whole = max(0, round(seconds))
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
+
+
+class Progress:
+    """Seconds of sound made, how fast, how long still."""
+
+    def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
+        self._stream = stream or sys.stderr
+        self._quiet = quiet
+        self._terminal = not quiet and self._stream.isatty()
+        self._bar: Bar | None = None
+        self._began = self._spoke = 0.0
+        self._expected = self._expected_done = self._made = 0.0
+        self._lines = 0
+        self._writing = False
+
+    @staticmethod
+    def silent() -> Progress:
+        return Progress(quiet=True)
+
+    def note(self, text: str) -> None:
+        """Something the user should know, on a line of its own."""
+        if not self._quiet:
+            print(text, file=self._stream, flush=True)
+
+    def begin(self, expected_s: float, resumed: int) -> None:
+        """Reading starts: `expected_s` seconds of speech, by the length of the text."""
+        if resumed:
+            self.note(f"{resumed} lines were read before and are kept.")
+        self._expected, self._began, self._spoke = max(expected_s, 1e-9), time.perf_counter(), time.perf_counter()
+        if self._terminal:
+            self._open("reading", self._expected)
+
+    def take(self, take: Take, expected_s: float) -> None:
+        """One more line is there; `expected_s` is its share of what `begin` was told."""
+        self._made += take.seconds
+        self._lines += 1
+        self._expected_done += expected_s
+        if take.problem:
+            self.note(f"line {take.line.index + 1}: {take.problem} after {take.tries} tries: {take.line.text!r:.70}")
+        self._show(self._expected_done, self._expected, self._reading())
+
+    def writing(self, done: int, total: int) -> None:
+        """Samples of the finished file."""
+        if not self._writing:
+            self._writing, self._began = True, time.perf_counter()
+            if self._terminal:
+                self._open("writing", total)
+        spent = time.perf_counter() - self._began
+        self._show(done, total, f"writing {done / total:4.0%}, {clock(spent * (total - done) / max(done, 1))} left")
+
+    def end(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _reading(self) -> str:
+        spent = max(time.perf_counter() - self._began, 1e-9)
+        left = spent * max(self._expected / max(self._expected_done, 1e-9) - 1, 0.0)
+        return f"{clock(self._made)} made, {self._made / spent:.1f} x real time, {clock(left)} left"
+
+    def _open(self, what: str, total: float) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+        self.end()
+        console = Console(file=self._stream)
+        columns = (TextColumn(what), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[state]}"))
+        self._bar = Progress(*columns, console=console, transient=True)
+        self._bar.add_task(what, total=total, state="")
+        self._bar.start()
+
+    def _show(self, done: float, total: float, state: str) -> None:
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=min(done, total), state=state)
+        elif not self._quiet and time.perf_counter() - self._spoke >= PLAIN_EVERY_S:
+            self._spoke = time.perf_counter()
+            print(f"{min(done / total, 1.0):4.0%}: {state}", file=self._stream, flush=True)

@@ -1,0 +1,186 @@
+"""The codec decoder: the codes of whole lines to 24 kHz sound, on PyTorch.
+
+Knows the quantiser's tables, the causal transformer and the causal convolutions. Long lines go through in pieces:
+the transformer carries its window of keys, the convolutions see enough frames before a piece, so that the sound is
+that of whole decoding. Knows no line, lane or file.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rhapsode.qwen3.config import DecoderConfig
+from rhapsode.qwen3.torch.transformer import Remember, Trunk, causal_mask
+
+PIECE_FRAMES = 256  # 20 s: bounds memory for any length; sentences stay whole
+DILATIONS = (1, 3, 9)
+KERNEL = 7
+
+
+class CausalConv(nn.Conv1d):
+    """A convolution that sees the present and the past only; [rows, channels, time] keeps its time."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(F.pad(x, ((self.kernel_size[0] - 1) * self.dilation[0], 0)))
+
+
+class CausalUpsample(nn.ConvTranspose1d):
+    """A transposed convolution, cut to `stride` samples for each that came in."""
+
+    def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
+        return super().forward(x)[..., : x.shape[-1] * self.stride[0]]
+
+
+class SnakeBeta(nn.Module):
+    """x + sin(a x)^2 / b with a and b learned per channel, kept as logarithms."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.zeros(channels))
+        self.beta = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        wave = (x * self.alpha.exp().unsqueeze(-1)).sin().square()
+        return torch.addcmul(x, wave, 1.0 / (self.beta.exp() + 1e-9).unsqueeze(-1))
+
+
+class ConvNeXt(nn.Module):
+    """A depthwise causal convolution and a two-layer perceptron per time step, added to the input."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.depthwise = CausalConv(width, width, KERNEL, groups=width)
+        self.norm = nn.LayerNorm(width, eps=1e-6)
+        self.wide = nn.Linear(width, 4 * width)
+        self.narrow = nn.Linear(4 * width, width)
+        self.gamma = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.narrow(F.gelu(self.wide(self.norm(self.depthwise(x).transpose(1, 2)))))
+        return x + (inner * self.gamma).transpose(1, 2)
+
+
+class Residual(nn.Module):
+    def __init__(self, channels: int, dilation: int) -> None:
+        super().__init__()
+        self.snake_1 = SnakeBeta(channels)
+        self.conv_1 = CausalConv(channels, channels, KERNEL, dilation=dilation)
+        self.snake_2 = SnakeBeta(channels)
+        self.conv_2 = CausalConv(channels, channels, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.conv_2(self.snake_2(self.conv_1(self.snake_1(x))))
+
+
+class Stage(nn.Sequential):
+    """`rate` times the samples at half the channels, then three residual units."""
+
+    def __init__(self, channels: int, rate: int) -> None:
+        super().__init__(
+            SnakeBeta(channels),
+            CausalUpsample(channels, channels // 2, 2 * rate, stride=rate),
+            *(Residual(channels // 2, dilation) for dilation in DILATIONS),
+        )
+
+
+class Quantiser(nn.Module):
+    """Code vectors of all codebooks, summed: the first through a projection of its own."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        half, whole = config.codebook_dim // 2, config.codebook_dim
+        self.tables = nn.Parameter(torch.zeros(config.codebooks, config.codebook_size, half))
+        self.first = nn.Linear(half, whole, bias=False)
+        self.rest = nn.Linear(half, whole, bias=False)
+
+    def forward(self, codes: Tensor) -> Tensor:
+        """Codes [rows, frames, books] -> [rows, frames, codebook_dim]."""
+        vectors = [F.embedding(codes[..., book], table) for book, table in enumerate(self.tables)]
+        return self.first(vectors[0]) + self.rest(torch.stack(vectors[1:]).sum(0))
+
+
+class CodecDecoder(nn.Module):
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.quantiser = Quantiser(config)
+        self.conv_in = CausalConv(config.codebook_dim, config.latent, 3)
+        self.project_in = nn.Linear(config.latent, config.trunk.hidden)
+        self.trunk = Trunk(config.trunk)
+        self.project_out = nn.Linear(config.trunk.hidden, config.latent)
+        self.upsample = nn.Sequential(
+            *(
+                nn.Sequential(CausalUpsample(config.latent, config.latent, factor, stride=factor), ConvNeXt(config.latent))
+                for factor in config.upsampling_ratios
+            )
+        )
+        widths = [config.channels >> stage for stage in range(len(config.upsample_rates) + 1)]
+        self.stages = nn.Sequential(
+            CausalConv(config.latent, config.channels, KERNEL),
+            *(Stage(width, rate) for width, rate in zip(widths, config.upsample_rates, strict=False)),
+            SnakeBeta(widths[-1]),
+            CausalConv(widths[-1], 1, KERNEL),
+        )
+
+    def forward(self, codes: Tensor, piece: int = PIECE_FRAMES) -> Tensor:
+        """Codes [rows, frames, books] -> samples [rows, frames * samples_per_frame] within [-1, 1].
+
+        All is causal: codes that fill up a shorter row do not reach the samples before them.
+        """
+        config, frames = self.config, codes.shape[1]
+        hidden = self.conv_in(self.quantiser(codes).transpose(1, 2)).transpose(1, 2)
+        window, context = _Window(config.trunk.window), context_frames(config)
+        recent = hidden.new_zeros(codes.shape[0], 0, config.latent)
+        waves: list[Tensor] = []
+        for start in range(0, frames, piece):
+            stop = min(start + piece, frames)
+            seen = min(start, context)
+            recent = torch.cat((recent, self._mix(hidden[:, start:stop], start, window)), 1)[:, start - seen - stop :]
+            wave = self.stages(self.upsample(recent.transpose(1, 2)))
+            waves.append(wave[:, 0, seen * config.samples_per_frame :])
+        return torch.cat(waves, 1).clamp_(-1.0, 1.0)
+
+    def _mix(self, hidden: Tensor, start: int, window: _Window) -> Tensor:
+        """The transformer over one piece that begins at frame `start`."""
+        positions = torch.arange(start, start + hidden.shape[1], device=hidden.device).unsqueeze(0)
+        kept = window.kept(start)
+        mask = causal_mask(positions - (start - kept), kept + hidden.shape[1], hidden.dtype, self.config.trunk.window)
+        return self.project_out(self.trunk(self.project_in(hidden), positions, mask, window.remember))
+
+
+class _Window:
+    """Keys and values of the last frames of the pieces so far, as far back as the window sees."""
+
+    def __init__(self, window: int | None) -> None:
+        self._reach = None if window is None else window - 1
+        self._layers: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def kept(self, start: int) -> int:
+        return start if self._reach is None else min(start, self._reach)
+
+    @property
+    def remember(self) -> Remember:
+        def remember(layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+            if layer in self._layers:
+                before = self._layers[layer]
+                key, value = torch.cat((before[0], key), 2), torch.cat((before[1], value), 2)
+            keep = key.shape[2] if self._reach is None else min(self._reach, key.shape[2])
+            first = key.shape[2] - keep
+            self._layers[layer] = key[:, :, first:], value[:, :, first:]
+            return key, value
+
+        return remember
+
+
+def context_frames(config: DecoderConfig) -> int:
+    """Frames before a piece that its samples depend on through the convolutions after the transformer."""
+    reach = KERNEL - 1
+    for rate in reversed(config.upsample_rates):
+        reach += (KERNEL - 1) * sum(DILATIONS)
+        reach = -(-reach // rate) + 1
+    reach += KERNEL - 1
+    for factor in reversed(config.upsampling_ratios):
+        reach = -(-(reach + KERNEL - 1) // factor)
+    return reach

@@ -1,0 +1,88 @@
+"""A checkpoint on a PyTorch device in a format: which devices there are, what they prefer.
+
+Knows devices and formats by the names that users type. Computes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from rhapsode.errors import UserError
+from rhapsode.qwen3.checkpoint import Checkpoint
+from rhapsode.qwen3.torch.codec import CodecDecoder
+from rhapsode.qwen3.torch.predictor import Predictor
+from rhapsode.qwen3.torch.stepper import Limits, TorchStepper
+from rhapsode.qwen3.torch.talker import Talker
+from rhapsode.qwen3.torch.weights import load_codec, load_talker
+from rhapsode.types import Sampling
+
+FORMATS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+DEFAULT_SLOTS = {"cpu": 16, "cuda": 64, "mps": 16}
+# Lines in one codec call. One on the CPU: nothing is gained by more, and a line's sound is then a function of its
+# codes alone, to the bit, so that a resumed book ends with the same file.
+CODEC_GROUP = {"cpu": 1, "cuda": 16, "mps": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The three networks on one device."""
+
+    talker: Talker
+    predictor: Predictor
+    codec: CodecDecoder
+    device: str
+    format: str
+
+    @property
+    def default_slots(self) -> int:
+        return DEFAULT_SLOTS[self.device.split(":")[0]]
+
+    @property
+    def codec_group(self) -> int:
+        return CODEC_GROUP[self.device.split(":")[0]]
+
+    def stepper(self, sampling: Sampling, *, slots: int, prompt: int, frames: int, sample_rate: int) -> TorchStepper:
+        limits = Limits(prompt=prompt, frames=frames)
+        return TorchStepper(
+            self.talker, self.predictor, self.codec, sampling, slots=slots, limits=limits, sample_rate=sample_rate
+        )
+
+
+def load_model(checkpoint: Checkpoint, device: str, format: str) -> Model:
+    """Load onto a device. Raises `UserError` for a device or format that there is not."""
+    device = choose_device(device)
+    format = choose_format(format, device)
+    place = torch.device(device)
+    talker, predictor = load_talker(checkpoint, FORMATS[format], place)
+    return Model(talker, predictor, load_codec(checkpoint, place), device, format)
+
+
+def choose_device(device: str) -> str:
+    there = available_devices()
+    if device == "auto":
+        return there[-1]
+    kind = device.split(":")[0]
+    if device not in there and not (kind in there and device == f"{kind}:0"):
+        raise UserError(f"There is no device {device!r} here; there are {', '.join(there)} (or auto).")
+    return device
+
+
+def available_devices() -> list[str]:
+    """Devices of this machine, the preferred one last."""
+    devices = ["cpu"]
+    if torch.backends.mps.is_available():
+        devices.append("mps")
+    if torch.cuda.is_available():
+        devices.extend(f"cuda:{i}" for i in range(1, torch.cuda.device_count()))
+        devices.append("cuda")
+    return devices
+
+
+def choose_format(format: str, device: str) -> str:
+    if format == "auto":
+        return "bfloat16" if device.startswith("cuda") else "float32"
+    if format not in FORMATS:
+        raise UserError(f"There is no format {format!r}; there are {', '.join(FORMATS)} (or auto).")
+    return format

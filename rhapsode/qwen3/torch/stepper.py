@@ -1,0 +1,304 @@
+"""The engine's stepper on PyTorch: lanes of talker and depth predictor in fixed slots, and the codec.
+
+Knows the state of every lane as tensors on one device; a step reads nothing back to the host. Which line sits where
+is the engine's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rhapsode.engine.stepper import Ending, Request
+from rhapsode.qwen3.prompt import Prompt
+from rhapsode.qwen3.torch.codec import CodecDecoder
+from rhapsode.qwen3.torch.predictor import Predictor
+from rhapsode.qwen3.torch.sampling import Draw, penalise, uniforms
+from rhapsode.qwen3.torch.talker import Talker, suppressed
+from rhapsode.qwen3.torch.transformer import KEY_STEP, KV, ROW_STEP, causal_mask, round_up
+from rhapsode.types import Sampling
+
+MIN_FRAMES = 2  # the official package never ends a line before
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is allocated once: the longest prompt, frames of a line, and trailing text that any line may have."""
+
+    prompt: int
+    frames: int
+    trailing: int = 0
+
+
+class TorchStepper:
+    """Implements `rhapsode.engine.stepper.Stepper`."""
+
+    def __init__(
+        self,
+        talker: Talker,
+        predictor: Predictor,
+        codec: CodecDecoder,
+        sampling: Sampling,
+        *,
+        slots: int,
+        limits: Limits,
+        sample_rate: int,
+    ) -> None:
+        self.talker, self.predictor, self.codec, self.sampling = talker, predictor, codec, sampling
+        self.slots, self.limits, self.sample_rate = slots, limits, sample_rate
+        self.samples_per_frame = codec.config.samples_per_frame
+        self._draw = Draw(sampling.greedy, sampling.temperature, sampling.top_k, sampling.top_p)
+        self._draw_deeper = Draw(
+            sampling.predictor_greedy or sampling.greedy,
+            sampling.predictor_temperature,
+            sampling.predictor_top_k,
+            sampling.predictor_top_p,
+        )
+        self._allocate()
+
+    @torch.inference_mode()
+    def _allocate(self) -> None:
+        weight = self.talker.head.weight
+        self.device, dtype = weight.device, weight.dtype
+        rows = round_up(self.slots, ROW_STEP) if dtype == torch.float32 else self.slots
+        config, limits = self.talker.config, self.limits
+
+        def make(*size: int, dtype: torch.dtype = torch.int64) -> Tensor:
+            return torch.zeros(size, dtype=dtype, device=self.device)
+
+        # Prefills come in whole row steps, so a prompt may write that much beyond its end.
+        length = round_up(limits.prompt + max(limits.frames, ROW_STEP), KEY_STEP)
+        self.kv = KV(config.trunk, rows, length, weight)
+        self.depth_kv = self.predictor.room(rows, weight)
+        self.rows = torch.arange(rows, device=self.device)
+        self.hidden = make(rows, config.trunk.hidden, dtype=dtype)  # the talker's last state
+        self.code = make(rows)  # code 0 of the frame to come
+        self.frame = make(rows)  # frames done
+        self.start = make(rows)  # rows of the prompt
+        self.cap = make(rows)
+        self.seeds = make(rows, 2)
+        self.ending = torch.full((rows,), Ending.SPOKEN, dtype=torch.int64, device=self.device)
+        self.seen = make(rows, config.vocab, dtype=torch.bool)
+        self.trailing = make(rows, limits.trailing, config.trunk.hidden, dtype=dtype)
+        self.trailing_count = make(rows)
+        self.pad_row = make(rows, config.trunk.hidden, dtype=dtype)
+        # One frame more than any cap: lanes that stand still write there or over nothing that is kept.
+        self.done = make(rows, limits.frames + 1, config.codebooks, dtype=torch.int32)
+        self.suppressed = suppressed(config, self.device)
+        self.suppressed_early = self.suppressed.clone()
+        self.suppressed_early[config.eos] = True
+        self.books = torch.arange(config.codebooks, device=self.device)
+        self._reach: dict[int, int] = {}  # positions written, of slots whose ending was not reported
+        self._admissions = [0] * self.slots  # lines that a slot has had
+        self._shared: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
+        self._mail: _Mail | None = None
+
+    # ------------------------------------------------------------------ admission
+
+    @torch.inference_mode()
+    def admit(self, placements: Sequence[tuple[int, Request]]) -> None:
+        for _, request in placements:
+            self._check(request)
+        prompts: list[Prompt] = [request.prompt for _, request in placements]
+        slots = torch.tensor([slot for slot, _ in placements], device=self.device)
+        # The shared rows can be taken as known only if they are the same for the whole group.
+        shared = prompts[0].shared
+        head = (*prompts[0].text[:shared], *prompts[0].codec[:shared])
+        if any((*p.text[:shared], *p.codec[:shared]) != head for p in prompts):
+            shared = 0
+        self.kv.forget(slots)
+        if shared:
+            keys, values = self._shared_rows(head, prompts[0])
+            self.kv.keys[:, slots, :, :shared] = keys
+            self.kv.values[:, slots, :, :shared] = values
+        self._prefill(slots, prompts, shared)
+        self._reset(slots, placements)
+        admitted = torch.zeros_like(self.rows, dtype=torch.bool)
+        admitted[slots] = True
+        self._choose(admitted, admitted)
+
+    def _check(self, request: Request) -> None:
+        prompt, limits = request.prompt, self.limits
+        for what, size, most in (
+            ("prompt rows", len(prompt), limits.prompt),
+            ("frames", request.cap, limits.frames),
+            ("trailing text", len(prompt.trailing), limits.trailing),
+        ):
+            if size > most:
+                raise ValueError(f"a line asks for {size} {what}, and {most} were allocated")
+        if request.cap < 1:
+            raise ValueError(f"a line needs a cap of one frame or more, not {request.cap}")
+
+    def _shared_rows(self, head: tuple[int, ...], prompt: Prompt) -> tuple[Tensor, Tensor]:
+        """Keys and values of the rows that every line of a voice begins with, computed once."""
+        if head not in self._shared:
+            count = prompt.shared
+            kv = KV(self.talker.trunk.shape, 1, round_up(count + ROW_STEP, KEY_STEP), self.talker.head.weight)
+            self._run(kv, torch.zeros(1, dtype=torch.int64, device=self.device), [prompt], 0, count)
+            self._shared[head] = kv.keys[:, :, :, :count].clone(), kv.values[:, :, :, :count].clone()
+        return self._shared[head]
+
+    def _prefill(self, slots: Tensor, prompts: list[Prompt], start: int) -> None:
+        lengths = torch.tensor([len(prompt) for prompt in prompts], device=self.device)
+        hidden = self._run(self.kv, slots, prompts, start, max(len(prompt) for prompt in prompts))
+        self.hidden[slots] = hidden[torch.arange(len(prompts), device=self.device), lengths - 1 - start]
+
+    def _run(self, kv: KV, slots: Tensor, prompts: list[Prompt], start: int, stop: int) -> Tensor:
+        """The talker over rows start..stop of each prompt, shorter ones filled up at the end."""
+        width = round_up(stop - start, ROW_STEP)
+        text = torch.full((len(prompts), width), prompts[0].pad, dtype=torch.int64)
+        codec = torch.full((len(prompts), width), -1, dtype=torch.int64)
+        for row, prompt in enumerate(prompts):
+            count = min(len(prompt), stop) - start
+            text[row, :count] = torch.tensor(prompt.text[start : start + count])
+            codec[row, :count] = torch.tensor(prompt.codec[start : start + count])
+        x = self.talker.prompt_rows(text.flatten().to(self.device), codec.flatten().to(self.device))
+        positions = torch.arange(start, start + width, device=self.device).unsqueeze(0)
+        reach = round_up(start + width, KEY_STEP)
+        mask = causal_mask(positions, reach, x.dtype)
+        fill = kv.fill(slots, start, start + width, reach)
+        return self.talker.trunk(x.view(len(prompts), width, -1), positions, mask, fill)
+
+    def _reset(self, slots: Tensor, placements: Sequence[tuple[int, Request]]) -> None:
+        requests = [request for _, request in placements]
+
+        def column(values: list[int]) -> Tensor:
+            return torch.tensor(values, dtype=torch.int64, device=self.device)
+
+        self.start[slots] = column([len(request.prompt) for request in requests])
+        self.cap[slots] = column([request.cap for request in requests])
+        words = [[request.seed & 0xFFFFFFFF, request.seed >> 32 & 0xFFFFFFFF] for request in requests]
+        self.seeds[slots] = torch.tensor(words, dtype=torch.int64, device=self.device)
+        self.trailing_count[slots] = column([len(request.prompt.trailing) for request in requests])
+        self.frame[slots] = 0
+        self.seen[slots] = False
+        self.ending[slots] = int(Ending.RUNNING)
+        for slot, request in placements:
+            ids = torch.tensor([*request.prompt.trailing, request.prompt.pad], device=self.device)
+            rows = self.talker.text_rows(ids)
+            self.trailing[slot, : len(ids) - 1] = rows[:-1]
+            self.pad_row[slot] = rows[-1]
+            self._reach[slot] = len(request.prompt)
+            self._admissions[slot] += 1
+
+    # ------------------------------------------------------------------ one frame
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        running = self.ending == int(Ending.RUNNING)
+        first = self.talker.code_embedding(self.code)
+        uniform = uniforms(self.seeds, self.frame.unsqueeze(1) * len(self.books) + self.books)
+        deeper, total, peak = self.predictor(self.hidden, first, uniform[:, 1:], self._draw_deeper, self.depth_kv)
+        place = torch.where(running, self.frame, self.limits.frames)
+        self.done[self.rows, place] = torch.cat((self.code.unsqueeze(1), deeper), 1).int()
+        self.seen[self.rows, self.code] |= running
+
+        positions = (self.start + self.frame).clamp(max=self.kv.length - 1)
+        x = total + self._text_of_frame()
+        hidden = self._talk(x, positions)
+        self.hidden = torch.where(running.unsqueeze(1), hidden, self.hidden)
+        self.frame += running
+        self._choose(running, peak.isfinite())
+        self._reach = {slot: reach + 1 for slot, reach in self._reach.items()}
+
+    def _text_of_frame(self) -> Tensor:
+        if not self.limits.trailing:
+            return self.pad_row
+        place = self.frame.clamp(max=self.limits.trailing - 1)
+        given = self.trailing[self.rows, place]
+        return torch.where((self.frame < self.trailing_count).unsqueeze(1), given, self.pad_row)
+
+    def _talk(self, x: Tensor, positions: Tensor) -> Tensor:
+        """One row of every lane through the talker; attention reaches as far as the longest lane has written."""
+        written = max(self._reach.values(), default=0) + 1
+        reach = min(round_up(written, KEY_STEP), self.kv.length)
+        positions = positions.clamp(max=reach - 1)
+        mask = causal_mask(positions.unsqueeze(1), reach, x.dtype)
+        append = self.kv.append(self.rows, positions, reach)
+        return self.talker.trunk(x.unsqueeze(1), positions.unsqueeze(1), mask, append)[:, 0]
+
+    def _choose(self, lanes: Tensor, finite: Tensor) -> None:
+        """Draw code 0 of the next frame of some lanes (bool [rows]); the end of speech or the cap stops a lane.
+
+        `finite` (bool [rows]): whether all that led here was.
+        """
+        logits = self.talker.logits(self.hidden)
+        finite = finite & logits.isfinite().all(-1)
+        logits = self.allowed(logits)
+        counters = (self.frame * len(self.books)).unsqueeze(1)
+        code = self._draw(logits, uniforms(self.seeds, counters).squeeze(1))
+        ending = torch.where(self.frame >= self.cap, int(Ending.CAPPED), int(Ending.RUNNING))
+        ending = torch.where(code == self.talker.config.eos, int(Ending.SPOKEN), ending)
+        ending = torch.where(finite, ending, int(Ending.NOT_FINITE))
+        self.ending = torch.where(lanes, ending, self.ending)
+        self.code = torch.where(lanes & (ending == int(Ending.RUNNING)), code, self.code)
+
+    def allowed(self, logits: Tensor) -> Tensor:
+        """Raw logits of codebook 0 of all lanes, float32 [rows, vocab], after penalty and suppression."""
+        logits = penalise(logits, self.seen, self.sampling.repetition_penalty)
+        early = (self.frame < MIN_FRAMES).unsqueeze(1)
+        return logits.masked_fill(torch.where(early, self.suppressed_early, self.suppressed), float("-inf"))
+
+    # ------------------------------------------------------------------ results
+
+    def finished(self) -> list[tuple[int, int, Ending]]:
+        mail = _Mail(torch.stack((self.ending, self.frame)), tuple(self._admissions))
+        if self.device.type != "cpu":
+            # Read what the step before left, while the device works on this one.
+            mail, self._mail = self._mail, mail
+            if mail is None:
+                return []
+        endings, frames = mail.read()
+        ended = [
+            slot
+            for slot in self._reach
+            if endings[slot] != Ending.RUNNING and mail.admissions[slot] == self._admissions[slot]
+        ]
+        for slot in ended:
+            del self._reach[slot]
+        return [(slot, frames[slot], Ending(endings[slot])) for slot in ended]
+
+    def codes(self, slot: int, frames: int) -> np.ndarray:
+        return self.done[slot, :frames].cpu().numpy().copy()
+
+    @torch.inference_mode()
+    def vocode(self, codes: Sequence[np.ndarray]) -> list[np.ndarray]:
+        longest = max((len(line) for line in codes), default=0)
+        if not longest:
+            return [np.zeros(0, np.float32) for _ in codes]
+        size = self.codec.config.codebook_size
+        batch = np.zeros((len(codes), longest, self.codec.config.codebooks), np.int64)
+        for row, line in zip(batch, codes, strict=True):
+            row[: len(line)] = line
+        if batch.min() < 0 or batch.max() >= size:
+            raise ValueError(f"codes from {batch.min()} to {batch.max()}; the codec's tables hold 0 to {size - 1}")
+        waves = self.codec(torch.from_numpy(batch).to(self.device)).float().cpu().numpy()
+        return [wave[: len(line) * self.samples_per_frame].copy() for wave, line in zip(waves, codes, strict=True)]
+
+    def synchronise(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        elif self.device.type == "mps":
+            torch.mps.synchronize()
+
+
+class _Mail:
+    """A small tensor on its way to the host, and which lines it speaks of."""
+
+    def __init__(self, report: Tensor, admissions: tuple[int, ...]) -> None:
+        self.admissions = admissions
+        self._report, self._arrived = report, None
+        if report.device.type == "cuda":
+            self._report = torch.empty(report.shape, dtype=report.dtype, pin_memory=True)
+            self._report.copy_(report, non_blocking=True)
+            self._arrived = torch.cuda.Event()
+            self._arrived.record()
+
+    def read(self) -> list[list[int]]:
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        return self._report.tolist()
