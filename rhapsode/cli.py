@@ -6,7 +6,9 @@ Knows options and sentences. A problem of the user's ends with code 2 and one se
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -20,16 +22,20 @@ _JSON_KEYS = ("out", "audio_s", "wall_s", "rtf", "lines", "useful", "retakes", "
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     chosen = parser.parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a name that the terminal cannot show is no reason to fail
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         chosen.run(chosen)
+        sys.stdout.flush()
     except UserError as error:
         print(f"rhapsode: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("\nrhapsode: stopped; the same command goes on from here.", file=sys.stderr)
+        goes_on = "; the same command goes on from here" if chosen.run is _narrate else ""
+        print(f"\nrhapsode: stopped{goes_on}.", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output has left
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit complains again
         return 1
     return 0
 
@@ -120,6 +126,8 @@ def _say(chosen: argparse.Namespace) -> None:
     from rhapsode.pipeline import say
     from rhapsode.progress import Progress
 
+    if chosen.text == "-" and isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
     text = sys.stdin.read() if chosen.text == "-" else chosen.text
     report = say(
         text,

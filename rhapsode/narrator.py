@@ -77,7 +77,10 @@ class Door(Protocol):
 
 
 def find(name: str = DEFAULT) -> Door:
-    """The narrator of that name among the installed ones. Raises `UserError` naming those that exist."""
+    """The narrator of that name among the installed ones. Raises `UserError` naming those that exist.
+
+    An installed one that cannot be imported, for want of a library perhaps, is a `UserError` too.
+    """
     known = {point.name: point for point in entry_points(group=GROUP)}
     if name not in known and name == DEFAULT:
         # A bare checkout has no entry points; the built-in one is where it always is.
@@ -86,4 +89,7 @@ def find(name: str = DEFAULT) -> Door:
         return narrator
     if name not in known:
         raise UserError(f"There is no narrator {name!r}; installed are {', '.join(sorted({*known, DEFAULT}))}.")
-    return known[name].load()
+    try:
+        return known[name].load()
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"The narrator {name!r} is installed but cannot be loaded: {error}.") from error

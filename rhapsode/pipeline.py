@@ -6,6 +6,7 @@ Knows the order of things and nothing of how any of them is done.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -80,7 +81,7 @@ def narrate(
     began, watch = time.perf_counter(), progress or Progress.silent()
     chosen = make_options(options)
     source = Path(book)
-    target = Path(out) if out is not None else Path(source.stem + ".m4b")
+    target = Path(out) if out is not None else Path((source.stem or "book") + ".m4b")
     _check_target(target, source, overwrite)
 
     text = read_book(source)
@@ -137,10 +138,12 @@ def say(
         watch.note(note)
     takes = {}
     watch.begin(sum(map(narrator.expected_seconds, utterances)), resumed=0)
-    for take in narrator.read(utterances):
-        takes[take.line.index] = take
-        watch.take(take, narrator.expected_seconds(take.line))
-    watch.end()
+    try:
+        for take in narrator.read(utterances):
+            takes[take.line.index] = take
+            watch.take(take, narrator.expected_seconds(take.line))
+    finally:
+        watch.end()
     rate = narrator.sample_rate
     parts: list[np.ndarray] = []
     for line in utterances:
@@ -181,6 +184,7 @@ def load(checkpoint: str | os.PathLike[str] | None = None, **options: Any) -> Na
 
 def lines(text: str, language: str = "en") -> list[Line]:
     """Lines of a plain text, split as a book's are; blank lines part paragraphs. Raises `UserError` for no text."""
+    text = re.sub("[\ud800-\udfff]", "\ufffd", text)  # bytes of a command line that were not UTF-8
     blocks = tuple(Block("paragraph", part.strip()) for part in text.split("\n\n") if part.strip())
     found = split_lines(Book("", "", language, (Chapter(1, "", blocks),)))
     if not any(character.isalnum() for line in found for character in line.text):
@@ -202,11 +206,16 @@ def make_options(options: dict[str, Any]) -> Options:
 
 def _check_target(target: Path, source: Path | None, overwrite: bool) -> None:
     check_suffix(target)
-    if source is not None and target.exists() and source.exists() and target.samefile(source):
+    try:
+        there = target.exists()
+        same = there and source is not None and source.exists() and target.samefile(source)
+    except (OSError, ValueError) as error:  # a name that no file can have, a folder that cannot be entered
+        raise OutputError(f"{target} cannot be written: {getattr(error, 'strerror', None) or error}.") from None
+    if same:
         raise OutputError(f"{target} is the book itself; choose another name for the audiobook.")
     if target.is_dir():
         raise OutputError(f"{target} is a folder; name a file for the audiobook.")
-    if target.exists() and not overwrite:
+    if there and not overwrite:
         raise OutputError(f"{target} is there already; choose another name, or replace it with --overwrite.")
 
 
@@ -246,11 +255,11 @@ def parse_chapters(text: str, most: int) -> set[int]:
         try:
             start, stop = int(first), int(last) if last else most if dash else int(first)
         except ValueError:
-            start, stop = 1, 0
-        if not 1 <= start <= stop:
+            start, stop = 0, 0
+        if start < 1 or (stop < start and last):
             raise UserError(f"{part.strip()!r} is no choice of chapters; write numbers and ranges such as 1-3,7.")
-        if stop > most:
-            raise UserError(f"There is no chapter {stop}; the book has {most}.")
+        if max(start, stop) > most:
+            raise UserError(f"There is no chapter {max(start, stop)}; the book has {most}.")
         numbers.update(range(start, stop + 1))
     return numbers
 
@@ -260,7 +269,9 @@ def _cover_notes(book: Book) -> list[str]:
     return [problem] if problem else []
 
 
-def _check_room(target: Path, narrator: Narrator, lines: Sequence[Line], left: Sequence[Line], store: TakeStore) -> None:
+def _check_room(
+    target: Path, narrator: Narrator, lines: Sequence[Line], left: Sequence[Line], store: TakeStore
+) -> None:
     """Better a sentence now than a full disk after hours."""
     still = sum(map(narrator.expected_seconds, left))
     known = sum(store.info(line).seconds for line in lines if store.has(line))
@@ -274,11 +285,13 @@ def _read(left: Sequence[Line], narrator: Narrator, store: TakeStore, watch: Pro
     """Read what is not there yet; seconds of sound made."""
     made = 0.0
     watch.begin(sum(map(narrator.expected_seconds, left)), resumed=resumed)
-    for take in narrator.read(left):
-        store.put(take)
-        made += take.seconds
-        watch.take(take, narrator.expected_seconds(take.line))
-    watch.end()
+    try:
+        for take in narrator.read(left):
+            store.put(take)
+            made += take.seconds
+            watch.take(take, narrator.expected_seconds(take.line))
+    finally:
+        watch.end()
     return made
 
 
@@ -289,16 +302,18 @@ def _assemble(
     titles = {chapter.number: chapter.title for chapter in book.chapters}
     tracks = plan_tracks(lines, titles, store)
     settings = narrator.settings()
-    write_audiobook(
-        target,
-        sample_rate=narrator.sample_rate,
-        tracks=[(track.title, track.samples) for track in tracks],
-        blocks=stream(tracks, store),
-        tags=Tags(title=book.title, author=book.author, narrator=str(settings.get("voice") or "")),
-        cover=book.cover,
-        progress=watch.writing,
-    )
-    watch.end()
+    try:
+        write_audiobook(
+            target,
+            sample_rate=narrator.sample_rate,
+            tracks=[(track.title, track.samples) for track in tracks],
+            blocks=stream(tracks, store),
+            tags=Tags(title=book.title, author=book.author, narrator=str(settings.get("voice") or "")),
+            cover=book.cover,
+            progress=watch.writing,
+        )
+    finally:
+        watch.end()
     return sum(track.samples for track in tracks) / narrator.sample_rate
 
 

@@ -33,8 +33,7 @@ class Progress:
         self._terminal = not quiet and self._stream.isatty()
         self._bar: Bar | None = None
         self._began = self._spoke = 0.0
-        self._expected = self._expected_done = self._made = 0.0
-        self._lines = 0
+        self._expected, self._expected_done, self._made = 1e-9, 0.0, 0.0
         self._writing = False
 
     @staticmethod
@@ -43,7 +42,9 @@ class Progress:
 
     def note(self, text: str) -> None:
         """Something the user should know, on a line of its own."""
-        if not self._quiet:
+        if self._bar is not None:  # printed past it, a line would be glued to the bar
+            self._bar.console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
+        elif not self._quiet:
             print(text, file=self._stream, flush=True)
 
     def begin(self, expected_s: float, resumed: int) -> None:
@@ -51,13 +52,13 @@ class Progress:
         if resumed:
             self.note(f"{resumed} lines were read before and are kept.")
         self._expected, self._began, self._spoke = max(expected_s, 1e-9), time.perf_counter(), time.perf_counter()
+        self._expected_done, self._made, self._writing = 0.0, 0.0, False
         if self._terminal:
             self._open("reading", self._expected)
 
     def take(self, take: Take, expected_s: float) -> None:
         """One more line is there; `expected_s` is its share of what `begin` was told."""
         self._made += take.seconds
-        self._lines += 1
         self._expected_done += expected_s
         if take.problem:
             self.note(f"line {take.line.index + 1}: {take.problem} after {take.tries} tries: {take.line.text!r:.70}")
@@ -69,10 +70,11 @@ class Progress:
             self._writing, self._began = True, time.perf_counter()
             if self._terminal:
                 self._open("writing", total)
-        spent = time.perf_counter() - self._began
+        spent, total = time.perf_counter() - self._began, max(total, 1)
         self._show(done, total, f"writing {done / total:4.0%}, {clock(spent * (total - done) / max(done, 1))} left")
 
     def end(self) -> None:
+        """Takes the bar away and gives the terminal its cursor back; due on every way out. Twice does no harm."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

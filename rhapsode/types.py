@@ -91,6 +91,11 @@ class Sampling:
     predictor_top_p: float = 1.0
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value, kind = getattr(self, field.name), type(field.default)
+            if type(value) is not kind and not (kind is float and type(value) is int):
+                wanted = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
+                raise UserError(f"{field.name} must be {wanted}, not {value!r:.60}.")
         for name in ("temperature", "predictor_temperature", "repetition_penalty"):
             if not getattr(self, name) > 0:
                 raise UserError(f"{name} must be above 0, not {getattr(self, name)}; for no randomness set greedy.")

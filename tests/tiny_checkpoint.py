@@ -147,11 +147,12 @@ def codec_config() -> dict[str, Any]:
         "decode_upsample_rate": 1920,
         "encode_downsample_rate": 1920,
         "encoder_config": {
-            "_frame_rate": 12.5, "attention_bias": False, "audio_channels": 1, "codebook_dim": 8, "codebook_size": CODES,
-            "compress": 2, "dilation_growth_rate": 2, "head_dim": 8, "hidden_act": "gelu", "hidden_size": 16,
-            "intermediate_size": 16, "kernel_size": 7, "last_kernel_size": 3, "layer_scale_initial_scale": 0.01,
-            "max_position_embeddings": 8000, "norm_eps": 1e-05, "num_attention_heads": 2, "num_filters": 2,
-            "num_hidden_layers": 1, "num_key_value_heads": 2, "num_quantizers": 32, "num_residual_layers": 1,
+            "_frame_rate": 12.5, "attention_bias": False, "audio_channels": 1, "codebook_dim": 8,
+            "codebook_size": CODES, "compress": 2, "dilation_growth_rate": 2, "head_dim": 8, "hidden_act": "gelu",
+            "hidden_size": 16, "intermediate_size": 16, "kernel_size": 7, "last_kernel_size": 3,
+            "layer_scale_initial_scale": 0.01, "max_position_embeddings": 8000, "norm_eps": 1e-05, "num_attention_heads": 2, "num_filters": 2,
+            "num_hidden_layers": 1, "num_key_value_heads": 2, "num_quantizers": 32,
+            "num_residual_layers": 1,
             "num_semantic_quantizers": 1, "pad_mode": "constant", "residual_kernel_size": 3, "rope_theta": 10000.0,
             "sampling_rate": 24000, "sliding_window": 250, "upsampling_ratios": [8, 6, 5, 4], "use_causal_conv": True,
             "use_conv_shortcut": False, "vector_quantization_hidden_dimension": 8, "upsample_groups": 16,
@@ -242,7 +243,7 @@ def _end_by_chance(weights: dict[str, np.ndarray], eos: int, mean_frames: float)
             value[:, channel] = 0
     head = weights["talker.codec_head.weight"]
     head[:, channel] = 0
-    head[: CODES] *= 0.5
+    head[:CODES] *= 0.5
     head[eos] = 0
     # The others' logits over temperature are spread by about 1.7 and the likeliest 50 are drawn from.
     spread = float(np.linalg.norm(head[:CODES], axis=1).mean()) / 0.9

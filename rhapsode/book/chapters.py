@@ -1,13 +1,12 @@
 """From one run of pieces and the marks that name places in it to chapters.
 
 Knows headings and titles; knows no file format. Every piece lands in exactly one chapter, whatever the marks say:
-what comes before the first mark gets a chapter of its own, an empty entry disappears, a part title that has nothing
-under it but its first chapter goes in front of that chapter.
+what comes before the first mark gets a chapter of its own, an entry with anything to say is a chapter as the navigation
+has it (a heading is enough), an empty one disappears.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,7 +15,6 @@ from rhapsode.book.blocks import Piece
 from rhapsode.book.clean import fold, has_sound
 from rhapsode.types import Block, Chapter
 
-_BARE_NUMBER = re.compile(r"(?:§ ?)?(?:[IVXLCDM]+|[ivxlc]+|[0-9]+|[A-Z])[.:]?")
 _MAX_TITLE = 300  # characters: more is a paragraph that was taken for a title
 
 
@@ -26,6 +24,7 @@ class Mark(NamedTuple):
     title: str
     at: int
     depth: int = 0
+    listed: bool = False  # an entry of the navigation, not a heading that was found
 
 
 def cut_chapters(pieces: Sequence[Piece], marks: Sequence[Mark], book_title: str) -> tuple[Chapter, ...]:
@@ -39,8 +38,8 @@ def cut_chapters(pieces: Sequence[Piece], marks: Sequence[Mark], book_title: str
         following = starts[index + 1] if index + 1 < len(starts) else None
         end = following.at if following else len(pieces)
         title = join_titles(title, mark.title, book_title)
-        if following and following.depth > mark.depth and not any(p.kind == "paragraph" for p in pieces[mark.at : end]):
-            continue  # a part title: its chapter follows and takes it along
+        if following and following.depth > mark.depth and _has_nothing(mark, pieces[mark.at : end]):
+            continue  # its first chapter follows and takes the title along
         blocks = _blocks(pieces[begin:end])
         if any(has_sound(block.text) for block in blocks):
             chapters.append(Chapter(len(chapters) + 1, title or _heading(blocks) or book_title, blocks))
@@ -73,9 +72,11 @@ def join_titles(outer: str, inner: str, book_title: str = "") -> str:
     return f"{outer}: {inner}"[:_MAX_TITLE]
 
 
-def is_bare_number(title: str) -> bool:
-    """Whether a title says nothing without the one above it: 'II', '3.', '§ 4'."""
-    return _BARE_NUMBER.fullmatch(title) is not None
+def _has_nothing(mark: Mark, pieces: Sequence[Piece]) -> bool:
+    """Whether a part has nothing of its own: no word under an entry, no paragraph under a heading."""
+    if mark.listed:
+        return not any(has_sound(piece.text) for piece in pieces)
+    return not any(piece.kind == "paragraph" for piece in pieces)
 
 
 def _one_mark_a_place(marks: list[Mark], book_title: str) -> list[Mark]:
@@ -83,7 +84,7 @@ def _one_mark_a_place(marks: list[Mark], book_title: str) -> list[Mark]:
     for mark in marks:
         if places and places[-1].at == mark.at:
             before = places.pop()
-            mark = Mark(join_titles(before.title, mark.title, book_title), mark.at, mark.depth)
+            mark = mark._replace(title=join_titles(before.title, mark.title, book_title))
         places.append(mark)
     return places
 

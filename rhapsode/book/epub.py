@@ -108,7 +108,7 @@ class _Text:
                 at = start
             elif entry.name not in whole and at == min(self.anchors[entry.name].values()):
                 at = self.with_first_headings(at, start)
-            marks.append(Mark(entry.title, self.with_own_heading(at, start, entry.title), entry.depth))
+            marks.append(Mark(entry.title, self.with_own_heading(at, start, entry.title), entry.depth, listed=True))
         return marks
 
     def with_first_headings(self, at: int, start: int) -> int:

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from rhapsode.book import markup
 from rhapsode.book.archive import Archive
-from rhapsode.book.chapters import is_bare_number
-from rhapsode.book.clean import fold, one_line
+from rhapsode.book.clean import one_line
 from rhapsode.book.markup import Element, descendants, tag_of, text_of, types_of
 from rhapsode.book.package import Package, resolve
 
@@ -33,7 +32,7 @@ def read_navigation(archive: Archive, package: Package) -> list[Entry]:
         if item is None or item.name is None or root is None:
             continue
         entries: list[Entry] = []
-        for title, href, depth in _qualified(read(root), package.title):
+        for title, href, depth in read(root):
             name, fragment = resolve(item.name, href)
             found = archive.find(name) if name else None
             if found is not None:
@@ -88,17 +87,3 @@ def _walk(
                 continue
         stack.extend((child, False) for child in reversed(element))
     return found
-
-
-def _qualified(found: list[tuple[str, str, int]], book_title: str) -> list[tuple[str, str, int]]:
-    """'II' under 'A Scandal in Bohemia' becomes 'A Scandal in Bohemia: II'."""
-    out: list[tuple[str, str, int]] = []
-    above: list[tuple[str, int]] = []
-    for title, href, depth in found:
-        while above and above[-1][1] >= depth:
-            above.pop()
-        if above and is_bare_number(title) and fold(above[-1][0]) != fold(book_title):
-            title = f"{above[-1][0]}: {title}" if above[-1][0] else title
-        above.append((title, depth))
-        out.append((title, href, depth))
-    return out

@@ -95,11 +95,16 @@ class _Loop:
     def _weigh(self, attempt: _Try) -> None:
         """Put the best try so far on the shelf, or its line back into the queue."""
         reading = attempt.reading
-        best = min(self.failed.pop(reading.line, attempt), attempt, key=_badness)
+        # A reading that ended well may still be silent: the best bad one is remembered until it was heard.
+        best = self._best(attempt) if attempt.problem else attempt
         if best.problem and reading.attempt < self.policy.tries:
             self._retry(best, reading)
         else:
             self.shelf.append((best, reading.attempt))
+
+    def _best(self, attempt: _Try) -> _Try:
+        """The better of a bad try and the best bad one before it, which is forgotten."""
+        return min(self.failed.pop(attempt.reading.line, attempt), attempt, key=_badness)
 
     def _retry(self, best: _Try, last: Reading) -> None:
         self.failed[last.line] = best
@@ -113,13 +118,17 @@ class _Loop:
             waves = self.stepper.vocode([attempt.codes for attempt, _ in group])
             for (attempt, tries), wave in zip(group, waves, strict=True):
                 heard = replace(attempt, problem=max(attempt.problem, judge.judge_wave(wave), key=judge.PROBLEMS.index))
-                if heard.problem != attempt.problem and tries < self.policy.tries:
-                    self._retry(heard, replace(attempt.reading, attempt=tries))
-                    continue
+                if heard.problem != attempt.problem:
+                    best = self._best(heard)
+                    if tries < self.policy.tries:
+                        self._retry(best, replace(attempt.reading, attempt=tries))
+                        continue
+                    if best is not heard:
+                        self.shelf.append((best, tries))
+                        continue
+                self.failed.pop(heard.reading.line, None)
                 self.meter.kept_frames += len(heard.codes)
-                yield Finished(
-                    heard.reading.line, heard.codes, wave, heard.reading.attempt, tries, heard.problem
-                )
+                yield Finished(heard.reading.line, heard.codes, wave, heard.reading.attempt, tries, heard.problem)
 
 
 def _problem(codes: np.ndarray, ending: Ending) -> str:

@@ -27,7 +27,7 @@ class Lanes:
 
     def __init__(self, slots: int, readings: Iterable[Reading]) -> None:
         # Shortest first, since the longest is taken from the end; equal ones in the order given.
-        self._waiting = sorted(readings, key=lambda reading: reading.expected)
+        self._waiting = sorted(readings, key=lambda reading: reading.expected, reverse=True)[::-1]
         self._free = list(range(slots - 1, -1, -1))
         self._sitting: dict[int, Reading] = {}
 

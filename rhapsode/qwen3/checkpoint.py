@@ -17,7 +17,8 @@ from pathlib import Path
 
 from rhapsode.errors import CheckpointError, UserError
 from rhapsode.qwen3 import shapes
-from rhapsode.qwen3.config import CodecConfig, ModelConfig, read_codec_config, read_json, read_model_config
+from rhapsode.qwen3.config import CodecConfig, ModelConfig, read_codec_config, read_model_config
+from rhapsode.qwen3.strict import read_json
 from rhapsode.types import Sampling
 
 WEIGHTS = "model.safetensors"
@@ -105,7 +106,9 @@ def _check_agreement(model: ModelConfig, codec: CodecConfig, folder: Path) -> No
     """The two configurations describe one pipeline: as many codebooks, and every code in the codec's tables."""
     books = codec.decoder.codebooks
     if books != model.talker.codebooks:
-        raise CheckpointError(f"{folder}: the talker makes {model.talker.codebooks} codebooks, the codec reads {books}.")
+        raise CheckpointError(
+            f"{folder}: the talker makes {model.talker.codebooks} codebooks, the codec reads {books}."
+        )
     largest = max(model.talker.codes, model.predictor.vocab)
     if largest > codec.decoder.codebook_size:
         raise CheckpointError(
@@ -215,6 +218,8 @@ def _read_sampling(file: Path) -> Sampling:
     changes = {ours: values[theirs] for theirs, ours in _SAMPLING_KEYS.items() if values.get(theirs) is not None}
     for theirs, ours in (("do_sample", "greedy"), ("subtalker_dosample", "predictor_greedy")):
         if values.get(theirs) is not None:
+            if not isinstance(values[theirs], bool):
+                raise CheckpointError(f"{file}: {theirs} should be true or false, not {values[theirs]!r:.60}.")
             changes[ours] = not values[theirs]
     known = {*_SAMPLING_KEYS, "do_sample", "subtalker_dosample", "max_new_tokens", "transformers_version"}
     unknown = sorted(set(values) - known - {"_from_model_config", "eos_token_id", "pad_token_id", "bos_token_id"})

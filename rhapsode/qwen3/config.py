@@ -7,31 +7,12 @@ official loader derives itself.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rhapsode.errors import CheckpointError
-
-# What transformers writes into any config, with no meaning for this architecture.
-_BOOKKEEPING = frozenset(
-    """
-    _attn_implementation _attn_implementation_autoset _commit_hash _frame_rate _name_or_path add_cross_attention
-    architectures attention_dropout auto_map bad_words_ids begin_suppress_tokens bos_token_id chunk_size_feed_forward
-    cross_attention_hidden_size decoder_start_token_id diversity_penalty do_sample dtype early_stopping
-    encoder_no_repeat_ngram_size eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id
-    forced_eos_token_id id2label initializer_range is_decoder is_encoder_decoder label2id length_penalty max_length
-    max_window_layers min_length model_type no_repeat_ngram_size num_beam_groups num_beams num_return_sequences
-    output_attentions output_hidden_states output_scores pad_token_id position_id_per_seconds prefix problem_type
-    pruned_heads remove_invalid_values repetition_penalty return_dict return_dict_in_generate sep_token_id
-    suppress_tokens task_specific_params temperature tf_legacy_loss tie_encoder_decoder tie_word_embeddings
-    tokenizer_class top_k top_p
-    torch_dtype torchscript transformers_version typical_p use_bfloat16 use_cache
-    """.split()
-)
-_MAX_JSON_BYTES = 64 << 20
+from rhapsode.qwen3.strict import Section, read_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,100 +154,9 @@ class CodecConfig:
         return self.sample_rate / self.decoder.samples_per_frame
 
 
-class _Section:
-    """One JSON object that is read key by key; `close` refuses what nobody asked for."""
-
-    def __init__(self, values: Any, file: Path, path: str = "") -> None:
-        self.file, self.path = file, path
-        if not isinstance(values, dict):
-            raise CheckpointError(f"{file}: {path or 'the file'} should be a JSON object, not {_name(values)}.")
-        self._values, self._asked = values, set[str]()
-
-    def _get(self, key: str, kinds: tuple[type, ...], wanted: str, default: Any) -> Any:
-        self._asked.add(key)
-        value = self._values.get(key)
-        if value is None:
-            if default is not ...:
-                return default
-            raise CheckpointError(f"{self.file}: {self._label(key)} is missing; {wanted} is wanted.")
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise CheckpointError(f"{self.file}: {self._label(key)} should be {wanted}, not {value!r:.60}.")
-        return value
-
-    def _label(self, key: str) -> str:
-        return f"{self.path}.{key}" if self.path else key
-
-    def count(self, key: str, default: Any = ...) -> int:
-        value = self._get(key, (int,), "a whole number above 0", default)
-        if value is not default and not 0 < value < 1 << 31:
-            raise CheckpointError(f"{self.file}: {self._label(key)} should be a whole number above 0, not {value}.")
-        return value
-
-    def id(self, key: str) -> int:
-        value = self._get(key, (int,), "an id", ...)
-        if value < 0:
-            raise CheckpointError(f"{self.file}: {self._label(key)} should be an id of 0 or more, not {value}.")
-        return value
-
-    def number(self, key: str) -> float:
-        return float(self._get(key, (int, float), "a number", ...))
-
-    def text(self, key: str) -> str:
-        return self._get(key, (str,), "a string", ...)
-
-    def counts(self, key: str, default: Any = ...) -> tuple[int, ...]:
-        values = self._get(key, (list,), "a list of whole numbers", default)
-        if not all(isinstance(v, int) and not isinstance(v, bool) and v > 0 for v in values):
-            raise CheckpointError(f"{self.file}: {self._label(key)} should hold whole numbers above 0, not {values!r:.80}.")
-        return tuple(values)
-
-    def table(self, key: str) -> dict[str, Any]:
-        return self._get(key, (dict,), "a JSON object", {})
-
-    def section(self, key: str, optional: bool = False) -> _Section | None:
-        values = self._get(key, (dict,), "a JSON object", None if optional else ...)
-        return None if values is None else _Section(values, self.file, self._label(key))
-
-    def only(self, key: str, *allowed: Any) -> None:
-        """A key that changes the mathematics, of which one value is built here. Absent is the first one."""
-        self._asked.add(key)
-        value = self._values.get(key, allowed[0])
-        if value not in allowed:
-            raise CheckpointError(
-                f"{self.file}: {self._label(key)} is {value!r:.80}; only {' or '.join(map(repr, allowed))} is supported."
-            )
-
-    def unread(self, *keys: str) -> None:
-        self._asked.update(keys)
-
-    def close(self) -> None:
-        unknown = sorted(set(self._values) - self._asked - _BOOKKEEPING)
-        if unknown:
-            raise CheckpointError(
-                f"{self.file}: unknown {'key' if len(unknown) == 1 else 'keys'} "
-                f"{', '.join(self._label(key) for key in unknown)}; this is not a Qwen3-TTS-12Hz configuration as known here."
-            )
-
-
-def _name(value: Any) -> str:
-    return {list: "a list", str: "a string", type(None): "null"}.get(type(value), type(value).__name__)
-
-
-def read_json(file: Path) -> Any:
-    """A JSON file, with errors that name it."""
-    try:
-        if file.stat().st_size > _MAX_JSON_BYTES:
-            raise CheckpointError(f"{file} is larger than any configuration; it should be a small JSON file.")
-        return json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise CheckpointError(f"{file} is missing; the official layout has it.") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise CheckpointError(f"{file} cannot be read as JSON: {error}.") from None
-
-
 def read_model_config(file: Path) -> ModelConfig:
     """The root config.json of a Qwen3-TTS-12Hz checkpoint."""
-    root = _Section(read_json(file), file)
+    root = Section(read_json(file), file)
     root.only("model_type", "qwen3_tts")
     root.only("tokenizer_type", "qwen3_tts_tokenizer_12hz")
     kind = root.text("tts_model_type")
@@ -298,7 +188,7 @@ def read_model_config(file: Path) -> ModelConfig:
     return config
 
 
-def _read_trunk(section: _Section) -> TransformerShape:
+def _read_trunk(section: Section) -> TransformerShape:
     section.only("hidden_act", "silu")
     section.only("attention_bias", False)
     section.only("tie_word_embeddings", False)
@@ -310,7 +200,7 @@ def _read_trunk(section: _Section) -> TransformerShape:
         scaling.unread("interleaved", "mrope_section")
         scaling.close()
     section.unread("sliding_window", "max_position_embeddings")
-    kinds = section._get("layer_types", (list,), "a list", [])
+    kinds = section.items("layer_types")
     if any(kind != "full_attention" for kind in kinds):
         raise CheckpointError(f"{section.file}: {section.path}.layer_types should all be full_attention.")
     hidden, heads = section.count("hidden_size"), section.count("num_attention_heads")
@@ -328,7 +218,7 @@ def _read_trunk(section: _Section) -> TransformerShape:
     return shape
 
 
-def _check_heads(shape: TransformerShape, section: _Section) -> None:
+def _check_heads(shape: TransformerShape, section: Section) -> None:
     if shape.heads % shape.kv_heads or shape.head_dim % 2:
         raise CheckpointError(
             f"{section.file}: {section.path} has {shape.heads} heads over {shape.kv_heads} key-value heads of width "
@@ -336,7 +226,7 @@ def _check_heads(shape: TransformerShape, section: _Section) -> None:
         )
 
 
-def _read_talker(section: _Section) -> TalkerConfig:
+def _read_talker(section: Section) -> TalkerConfig:
     dialects = section.table("spk_is_dialect")
     talker = TalkerConfig(
         trunk=_read_trunk(section),
@@ -356,7 +246,8 @@ def _read_talker(section: _Section) -> TalkerConfig:
         dialects={name.lower(): value for name, value in dialects.items() if value is not False},
     )
     for speaker, dialect in talker.dialects.items():
-        if speaker not in talker.speakers or dialect not in talker.languages:
+        known = isinstance(dialect, str) and dialect in talker.languages
+        if speaker not in talker.speakers or not known:
             raise CheckpointError(
                 f"{section.file}: talker_config.spk_is_dialect gives {speaker!r} the dialect {dialect!r}, "
                 f"but spk_id and codec_language_id do not have both."
@@ -364,7 +255,7 @@ def _read_talker(section: _Section) -> TalkerConfig:
     return talker
 
 
-def _read_speaker_encoder(section: _Section) -> SpeakerEncoderConfig:
+def _read_speaker_encoder(section: Section) -> SpeakerEncoderConfig:
     config = SpeakerEncoderConfig(
         enc_dim=section.count("enc_dim"),
         sample_rate=section.count("sample_rate"),
@@ -376,6 +267,11 @@ def _read_speaker_encoder(section: _Section) -> SpeakerEncoderConfig:
         res2net_scale=section.count("enc_res2net_scale", 8),
         se_channels=section.count("enc_se_channels", 128),
     )
+    if not len(config.channels) == len(config.kernels) == len(config.dilations):
+        raise CheckpointError(
+            f"{section.file}: {section.path}.enc_channels, enc_kernel_sizes and enc_dilations should be equally long, "
+            f"not {len(config.channels)}, {len(config.kernels)} and {len(config.dilations)}."
+        )
     section.close()
     return config
 
@@ -383,7 +279,9 @@ def _read_speaker_encoder(section: _Section) -> SpeakerEncoderConfig:
 def _check_ids(config: ModelConfig, file: Path) -> None:
     talker = config.talker
     if talker.codes < 1:
-        raise CheckpointError(f"{file}: talker_config.vocab_size must be above {talker.CONTROL_IDS}, not {talker.vocab}.")
+        raise CheckpointError(
+            f"{file}: talker_config.vocab_size must be above {talker.CONTROL_IDS}, not {talker.vocab}."
+        )
     if talker.codebooks < 2:
         raise CheckpointError(f"{file}: talker_config.num_code_groups must be 2 or more, not {talker.codebooks}.")
     codec = {
@@ -404,7 +302,7 @@ def _check_ids(config: ModelConfig, file: Path) -> None:
 
 def read_codec_config(file: Path) -> CodecConfig:
     """speech_tokenizer/config.json."""
-    root = _Section(read_json(file), file)
+    root = Section(read_json(file), file)
     root.only("model_type", "qwen3_tts_tokenizer_12hz")
     decoder, encoder = root.section("decoder_config"), root.section("encoder_config")
     assert decoder is not None and encoder is not None
@@ -421,7 +319,7 @@ def read_codec_config(file: Path) -> CodecConfig:
     return config
 
 
-def _read_decoder(section: _Section) -> DecoderConfig:
+def _read_decoder(section: Section) -> DecoderConfig:
     section.only("hidden_act", "silu")
     section.only("attention_bias", False)
     section.only("num_semantic_quantizers", 1)
@@ -461,7 +359,7 @@ def _read_decoder(section: _Section) -> DecoderConfig:
     return config
 
 
-def _read_encoder(section: _Section, samples_per_frame: int) -> EncoderConfig:
+def _read_encoder(section: Section, samples_per_frame: int) -> EncoderConfig:
     for key, value in {
         "hidden_act": "gelu",
         "attention_bias": False,

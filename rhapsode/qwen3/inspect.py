@@ -79,7 +79,9 @@ def count(checkpoint: Checkpoint) -> Inspection:
     talker = _by_component(model, checkpoint.model_header)
     sound = _by_component(codec, checkpoint.codec_header)
     books = checkpoint.model.talker.codebooks - 1
-    projected = ", projection" if checkpoint.model.predictor.trunk.hidden != checkpoint.model.talker.trunk.hidden else ""
+    projected = (
+        ", projection" if checkpoint.model.predictor.trunk.hidden != checkpoint.model.talker.trunk.hidden else ""
+    )
     rest = [shapes.HEADS, *([shapes.SPEAKER] if shapes.SPEAKER in talker else [])]
     rows = (
         _named("talker trunk (layers and final norm)", [talker[shapes.TRUNK]]),

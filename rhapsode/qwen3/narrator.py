@@ -97,7 +97,9 @@ class Qwen3Narrator:
             found.append("This checkpoint has no named voice; it makes one up for every line.")
         likely = self.options.likely_language
         if not self.options.language and likely and self.voice.language == voice_table.AUTO:
-            found.append(f"The book says its language is {likely!r}, which this checkpoint does not name; it will guess.")
+            found.append(
+                f"The book says its language is {likely!r}, which this checkpoint does not name; it will guess."
+            )
         return found
 
     def expected_seconds(self, line: Line) -> float:

@@ -61,6 +61,9 @@ class PromptMaker:
         if not ids:
             raise ValueError("a prompt needs text; lines without any are silence and need no model")
         config, talker = self._config, self._config.talker
+        body_text: tuple[int, ...]
+        body_codec: tuple[int, ...]
+        trailing: tuple[int, ...]
         if self._streaming:
             body_text, body_codec = (ids[0],), (talker.bos,)
             trailing = (*ids[1:], config.tts_eos)

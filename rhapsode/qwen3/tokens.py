@@ -9,10 +9,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import (  # type: ignore[import-untyped]
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+)
 
 from rhapsode.errors import CheckpointError
-from rhapsode.qwen3.config import read_json
+from rhapsode.qwen3.strict import read_json
 
 # The pre-tokeniser that a Hub id gives (by path, the official loader patches in another that splits "McDonald").
 # Contractions; a word with one leading symbol; one digit; symbols with the line ends after them; white space.
@@ -37,7 +44,9 @@ class TextTokenizer:
             raise CheckpointError(f"{vocab_file} lacks {len(missing)} of the 256 byte tokens; some text would vanish.")
         beyond = [token for token, value in vocab.items() if not 0 <= value < limit]
         if beyond:
-            raise CheckpointError(f"{vocab_file}: token {beyond[0]!r} has id {vocab[beyond[0]]}; text ends below {limit}.")
+            raise CheckpointError(
+                f"{vocab_file}: token {beyond[0]!r} has id {vocab[beyond[0]]}; text ends below {limit}."
+            )
         try:
             self._tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=_merges(merges_file)))
         except Exception as error:  # the library raises its plain Exception for a merge that is not in the vocabulary

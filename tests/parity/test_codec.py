@@ -22,9 +22,8 @@ def random_codes(pair: Pair, rows: int, frames: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, decoder.codebook_size, (rows, frames, decoder.codebooks))
 
 
+@pytest.mark.parametrize("pair", ["1.7b-custom"], indirect=True)  # the codec is the same in all variants
 def test_every_length(pair: Pair) -> None:
-    if pair.name != "1.7b-custom":
-        pytest.skip("the codec is the same in all variants")
     for frames in range(1, 91):
         codes = random_codes(pair, 1, frames, frames)
         with torch.inference_mode():
@@ -43,8 +42,9 @@ def test_groups_of_mixed_lengths(pair: Pair) -> None:
     from rhapsode.types import Sampling
 
     stepper = TorchStepper(
-        pair.ours.talker, pair.ours.predictor, pair.ours.codec, Sampling(), slots=1, limits=Limits(8, 8), sample_rate=24000
-    )
+        pair.ours.talker, pair.ours.predictor, pair.ours.codec, Sampling(),
+        slots=1, limits=Limits(8, 8), sample_rate=24000,
+    )  # fmt: skip
     lines = [random_codes(pair, 1, frames, frames)[0] for frames in (3, 40, 17)]
     for line, wave in zip(lines, stepper.vocode(lines), strict=True):
         theirs = decode_officially(pair, line[None])[0]

@@ -26,11 +26,33 @@ class CausalConv(nn.Conv1d):
         return super().forward(F.pad(x, ((self.kernel_size[0] - 1) * self.dilation[0], 0)))
 
 
-class CausalUpsample(nn.ConvTranspose1d):
-    """A transposed convolution, cut to `stride` samples for each that came in."""
+class CausalUpsample(nn.Module):
+    """A transposed convolution, cut to `stride` steps for each that came in.
 
-    def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
-        return super().forward(x)[..., : x.shape[-1] * self.stride[0]]
+    [rows, into, time] -> [rows, out, time * stride]. Written as one product over time and a shifted sum: the library's
+    transposed convolution builds a kernel anew for every length, which takes longer than the arithmetic of a sentence.
+    """
+
+    def __init__(self, into: int, out: int, kernel: int, stride: int) -> None:
+        super().__init__()
+        if kernel not in (stride, 2 * stride):
+            raise ValueError(f"a kernel of {kernel} over a stride of {stride} is not built; 1 or 2 strides are")
+        self.out, self.stride = out, stride
+        self.weight = nn.Parameter(torch.zeros(kernel * out, into))
+        self.bias = nn.Parameter(torch.zeros(out))
+
+    @staticmethod
+    def adopt(weight: Tensor) -> Tensor:
+        """The official [into, out, kernel] as rows of the product: [kernel * out, into]."""
+        return weight.permute(2, 1, 0).reshape(-1, weight.shape[0]).contiguous()
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows, _, time = x.shape
+        spread = F.linear(x.transpose(1, 2), self.weight).view(rows, time, -1, self.out)
+        y = spread[:, :, : self.stride] + self.bias
+        if spread.shape[2] > self.stride:
+            y[:, 1:] += spread[:, :-1, self.stride :]
+        return y.reshape(rows, time * self.stride, self.out).transpose(1, 2)
 
 
 class SnakeBeta(nn.Module):
@@ -80,7 +102,7 @@ class Stage(nn.Sequential):
     def __init__(self, channels: int, rate: int) -> None:
         super().__init__(
             SnakeBeta(channels),
-            CausalUpsample(channels, channels // 2, 2 * rate, stride=rate),
+            CausalUpsample(channels, channels // 2, 2 * rate, rate),
             *(Residual(channels // 2, dilation) for dilation in DILATIONS),
         )
 
@@ -112,7 +134,7 @@ class CodecDecoder(nn.Module):
         self.project_out = nn.Linear(config.trunk.hidden, config.latent)
         self.upsample = nn.Sequential(
             *(
-                nn.Sequential(CausalUpsample(config.latent, config.latent, factor, stride=factor), ConvNeXt(config.latent))
+                nn.Sequential(CausalUpsample(config.latent, config.latent, factor, factor), ConvNeXt(config.latent))
                 for factor in config.upsampling_ratios
             )
         )

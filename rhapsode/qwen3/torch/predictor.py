@@ -21,9 +21,7 @@ class Predictor(nn.Module):
         narrower = config.trunk.hidden != talker.trunk.hidden
         self.project = nn.Linear(talker.trunk.hidden, config.trunk.hidden) if narrower else nn.Identity()
         self.trunk = Trunk(config.trunk)
-        self.heads = nn.ModuleList(
-            nn.Linear(config.trunk.hidden, config.vocab, bias=False) for _ in range(self.books)
-        )
+        self.heads = nn.ModuleList(nn.Linear(config.trunk.hidden, config.vocab, bias=False) for _ in range(self.books))
 
     def room(self, slots: int, like: Tensor) -> KV:
         """Keys and values for one frame of every slot."""

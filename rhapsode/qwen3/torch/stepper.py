@@ -23,6 +23,10 @@ from rhapsode.qwen3.torch.transformer import KEY_STEP, KV, ROW_STEP, causal_mask
 from rhapsode.types import Sampling
 
 MIN_FRAMES = 2  # the official package never ends a line before
+# Rows of prompts that go through the talker at once: bounds what an admission needs besides the slots.
+PREFILL_ROWS = 4096
+# Below this width the products of a step are so short that a second thread costs more than it brings.
+WIDE = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,8 @@ class TorchStepper:
         self._admissions = [0] * self.slots  # lines that a slot has had
         self._shared: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
         self._mail: _Mail | None = None
+        self._threads = torch.get_num_threads()
+        self._step_threads = self._threads if config.trunk.hidden >= WIDE else 1
 
     # ------------------------------------------------------------------ admission
 
@@ -103,6 +109,13 @@ class TorchStepper:
     def admit(self, placements: Sequence[tuple[int, Request]]) -> None:
         for _, request in placements:
             self._check(request)
+        torch.set_num_threads(self._step_threads)
+        longest = max((len(request.prompt) for _, request in placements), default=1)
+        size = max(1, PREFILL_ROWS // round_up(longest, ROW_STEP))
+        for first in range(0, len(placements), size):
+            self._admit(placements[first : first + size])
+
+    def _admit(self, placements: Sequence[tuple[int, Request]]) -> None:
         prompts: list[Prompt] = [request.prompt for _, request in placements]
         slots = torch.tensor([slot for slot, _ in placements], device=self.device)
         # The shared rows can be taken as known only if they are the same for the whole group.
@@ -189,6 +202,7 @@ class TorchStepper:
 
     @torch.inference_mode()
     def step(self) -> None:
+        torch.set_num_threads(self._step_threads)
         running = self.ending == int(Ending.RUNNING)
         first = self.talker.code_embedding(self.code)
         uniform = uniforms(self.seeds, self.frame.unsqueeze(1) * len(self.books) + self.books)
@@ -246,12 +260,12 @@ class TorchStepper:
     # ------------------------------------------------------------------ results
 
     def finished(self) -> list[tuple[int, int, Ending]]:
-        mail = _Mail(torch.stack((self.ending, self.frame)), tuple(self._admissions))
+        mail: _Mail | None = _Mail(torch.stack((self.ending, self.frame)), tuple(self._admissions))
         if self.device.type != "cpu":
             # Read what the step before left, while the device works on this one.
             mail, self._mail = self._mail, mail
-            if mail is None:
-                return []
+        if mail is None:
+            return []
         endings, frames = mail.read()
         ended = [
             slot
@@ -276,6 +290,7 @@ class TorchStepper:
             row[: len(line)] = line
         if batch.min() < 0 or batch.max() >= size:
             raise ValueError(f"codes from {batch.min()} to {batch.max()}; the codec's tables hold 0 to {size - 1}")
+        torch.set_num_threads(self._threads)
         waves = self.codec(torch.from_numpy(batch).to(self.device)).float().cpu().numpy()
         return [wave[: len(line) * self.samples_per_frame].copy() for wave, line in zip(waves, codes, strict=True)]
 

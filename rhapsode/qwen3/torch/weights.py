@@ -16,7 +16,7 @@ from rhapsode.errors import CheckpointError
 from rhapsode.qwen3 import shapes
 from rhapsode.qwen3.checkpoint import Checkpoint, Entry
 from rhapsode.qwen3.config import DecoderConfig
-from rhapsode.qwen3.torch.codec import CodecDecoder
+from rhapsode.qwen3.torch.codec import CausalUpsample, CodecDecoder
 from rhapsode.qwen3.torch.predictor import Predictor
 from rhapsode.qwen3.torch.talker import Talker
 from rhapsode.qwen3.torch.transformer import Rotary
@@ -55,7 +55,9 @@ def load_codec(checkpoint: Checkpoint, device: torch.device) -> CodecDecoder:
     return codec
 
 
-def _trunk_sources(ours: str, theirs: str, layers: int, qk_norm: bool, layer_scale: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _trunk_sources(
+    ours: str, theirs: str, layers: int, qk_norm: bool, layer_scale: bool
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     for i in range(layers):
         block, layer = f"{ours}.blocks.{i}", f"{theirs}.layers.{i}"
         yield f"{block}.norm_in.weight", (f"{layer}.input_layernorm.weight",)
@@ -119,7 +121,12 @@ def codec_sources(config: DecoderConfig) -> Sources:
     for i in range(len(config.upsampling_ratios)):
         add(f"upsample.{i}.0", f"decoder.upsample.{i}.0.conv")
         sources[f"upsample.{i}.1.gamma"] = (f"decoder.upsample.{i}.1.gamma",)
-        for ours, theirs in (("depthwise", "dwconv.conv"), ("norm", "norm"), ("wide", "pwconv1"), ("narrow", "pwconv2")):
+        for ours, theirs in (
+            ("depthwise", "dwconv.conv"),
+            ("norm", "norm"),
+            ("wide", "pwconv1"),
+            ("narrow", "pwconv2"),
+        ):
             add(f"upsample.{i}.1.{ours}", f"decoder.upsample.{i}.1.{theirs}")
     add("stages.0", "decoder.decoder.0.conv")
     stages = len(config.upsample_rates)
@@ -192,6 +199,8 @@ def _put(module: nn.Module, name: str, value: Tensor) -> None:
     owner_name, _, leaf = name.rpartition(".")
     owner = module.get_submodule(owner_name)
     wanted = getattr(owner, leaf).shape
+    if isinstance(owner, CausalUpsample) and leaf == "weight":
+        value = owner.adopt(value)
     if value.dim() == len(wanted) + 1 and value.shape[-1] == 1:
         value = value.squeeze(-1)  # a convolution over one step is a plain product here
     if value.shape != wanted:

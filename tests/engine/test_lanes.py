@@ -1,0 +1,93 @@
+"""The queue and the slots: longest first, equal ones in order, a freed slot taken again at once."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from rhapsode.engine.lanes import Lanes, Reading
+from rhapsode.engine.stepper import Request
+
+
+def reading(line: int, expected: float, attempt: int = 1) -> Reading:
+    return Reading(line, Request(None, cap=1, seed=0), expected, attempt)
+
+
+def seated(lanes: Lanes) -> list[tuple[int, int]]:
+    return [(slot, reading.line) for slot, reading in lanes.fill()]
+
+
+def test_the_longest_come_first_and_sit_in_the_lowest_slots() -> None:
+    lanes = Lanes(2, [reading(0, 1.0), reading(1, 9.0), reading(2, 4.0), reading(3, 6.0)])
+    assert (lanes.running, lanes.waiting) == (0, 4)
+    assert seated(lanes) == [(0, 1), (1, 3)]
+    assert (lanes.running, lanes.waiting) == (2, 2)
+
+
+def test_nothing_more_is_seated_while_all_slots_are_taken() -> None:
+    lanes = Lanes(1, [reading(0, 1.0), reading(1, 2.0)])
+    assert seated(lanes) == [(0, 1)]
+    assert seated(lanes) == []
+    assert lanes.waiting == 1
+
+
+def test_a_freed_slot_is_taken_by_the_next_longest() -> None:
+    lanes = Lanes(3, [reading(line, line) for line in range(6)])
+    assert seated(lanes) == [(0, 5), (1, 4), (2, 3)]
+    assert lanes.release(1).line == 4
+    assert lanes.running == 2
+    assert seated(lanes) == [(1, 2)]
+    lanes.release(0)
+    lanes.release(2)
+    assert seated(lanes) == [(0, 1), (2, 0)], "the lowest free slot first, in whatever order they were freed"
+
+
+def test_equal_lengths_come_in_the_order_given() -> None:
+    lanes = Lanes(5, [reading(3, 2.0), reading(1, 2.0), reading(4, 7.0), reading(0, 2.0), reading(2, 2.0)])
+    assert [line for _, line in seated(lanes)] == [4, 3, 1, 0, 2]
+
+
+def test_an_added_reading_takes_its_place_by_length() -> None:
+    lanes = Lanes(1, [reading(0, 1.0), reading(1, 3.0), reading(2, 5.0)])
+    lanes.add(reading(7, 4.0, attempt=2))
+    order = []
+    while lanes.waiting:
+        (slot, sitting), = lanes.fill()
+        order.append((sitting.line, sitting.attempt))
+        lanes.release(slot)
+    assert order == [(2, 1), (7, 2), (1, 1), (0, 1)]
+
+
+def test_a_reading_can_be_added_to_an_empty_queue() -> None:
+    lanes = Lanes(2, [])
+    assert (seated(lanes), lanes.running, lanes.waiting) == ([], 0, 0)
+    lanes.add(reading(0, 1.0))
+    assert seated(lanes) == [(0, 0)]
+
+
+def test_whoever_sat_in_a_slot_comes_back_unchanged() -> None:
+    one = reading(5, 2.5, attempt=3)
+    lanes = Lanes(4, iter([one]))
+    assert lanes.fill() == [(0, one)]
+    assert lanes.release(0) is one
+    with pytest.raises(KeyError):
+        lanes.release(0)
+
+
+@pytest.mark.parametrize("slots", [1, 2, 5, 30])
+def test_every_reading_sits_once_whatever_ends_first(slots: int) -> None:
+    chance = random.Random(slots)
+    lanes = Lanes(slots, [reading(line, chance.choice([1.0, 2.0, 3.0])) for line in range(20)])
+    taken: set[int] = set()
+    sat = []
+    while lanes.waiting or lanes.running:
+        for slot, line in seated(lanes):
+            assert 0 <= slot < slots and slot not in taken
+            taken.add(slot)
+            sat.append(line)
+        assert len(taken) == lanes.running == min(slots, lanes.running + lanes.waiting), "no slot stays empty"
+        leaving = chance.choice(sorted(taken))
+        taken.discard(leaving)
+        lanes.release(leaving)
+    assert sorted(sat) == list(range(20))

@@ -1,0 +1,86 @@
+"""The configurations of the released checkpoints, as their config.json files say it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_LANGUAGES = {
+    "chinese": 2055, "english": 2050, "german": 2053, "italian": 2070, "portuguese": 2071, "spanish": 2054,
+    "japanese": 2058, "korean": 2064, "french": 2061, "russian": 2069, "beijing_dialect": 2074, "sichuan_dialect": 2062,
+}  # fmt: skip
+_SPEAKERS = {
+    "serena": 3066, "vivian": 3065, "uncle_fu": 3010, "ryan": 3061, "aiden": 2861, "ono_anna": 2873, "sohee": 2864,
+    "eric": 2875, "dylan": 2878,
+}  # fmt: skip
+
+
+def model_06b_custom_voice() -> dict[str, Any]:
+    predictor = {
+        "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 5, "num_attention_heads": 16,
+        "num_key_value_heads": 8, "head_dim": 128, "hidden_act": "silu", "rms_norm_eps": 1e-06, "rope_theta": 1000000,
+        "rope_scaling": None, "vocab_size": 2048, "num_code_groups": 16, "max_position_embeddings": 65536,
+        "attention_bias": False, "tie_word_embeddings": False, "layer_types": ["full_attention"] * 5,
+        "sliding_window": None,
+    }  # fmt: skip
+    talker = {
+        "attention_bias": False, "attention_dropout": 0, "code_predictor_config": predictor, "codec_bos_id": 2149,
+        "codec_eos_token_id": 2150, "codec_think_id": 2154, "codec_language_id": dict(_LANGUAGES),
+        "codec_nothink_id": 2155, "codec_pad_id": 2148, "codec_think_bos_id": 2156, "codec_think_eos_id": 2157,
+        "spk_id": dict(_SPEAKERS),
+        "spk_is_dialect": dict.fromkeys(_SPEAKERS, False) | {"eric": "sichuan_dialect", "dylan": "beijing_dialect"},
+        "head_dim": 128, "hidden_act": "silu", "hidden_size": 1024, "initializer_range": 0.02,
+        "intermediate_size": 3072, "max_position_embeddings": 32768, "model_type": "qwen3_tts_talker",
+        "num_attention_heads": 16, "num_code_groups": 16, "num_hidden_layers": 28, "num_key_value_heads": 8,
+        "position_id_per_seconds": 13, "rms_norm_eps": 1e-06,
+        "rope_scaling": {"interleaved": True, "mrope_section": [24, 20, 20], "rope_type": "default", "type": "default"},
+        "rope_theta": 1000000, "sliding_window": None, "text_hidden_size": 2048, "text_vocab_size": 151936,
+        "use_cache": True, "use_sliding_window": False, "vocab_size": 3072, "pad_token_id": 2148,
+    }  # fmt: skip
+    return {
+        "architectures": ["Qwen3TTSForConditionalGeneration"], "assistant_token_id": 77091, "im_end_token_id": 151645,
+        "im_start_token_id": 151644, "tts_bos_token_id": 151672, "tts_eos_token_id": 151673, "tts_pad_token_id": 151671,
+        "model_type": "qwen3_tts", "tokenizer_type": "qwen3_tts_tokenizer_12hz", "tts_model_size": "0b6",
+        "tts_model_type": "custom_voice", "talker_config": talker, "transformers_version": "4.57.3",
+    }  # fmt: skip
+
+
+def model_06b_base() -> dict[str, Any]:
+    config = model_06b_custom_voice()
+    config["tts_model_type"] = "base"
+    config["talker_config"] |= {"spk_id": {}, "spk_is_dialect": {}}
+    return config | {"speaker_encoder_config": {"enc_dim": 1024, "sample_rate": 24000}}
+
+
+def model_17b_base() -> dict[str, Any]:
+    config = model_06b_base()
+    config["tts_model_size"] = "1b7"
+    config["talker_config"] |= {"hidden_size": 2048, "intermediate_size": 6144}
+    return config | {"speaker_encoder_config": {"enc_dim": 2048, "sample_rate": 24000}}
+
+
+def codec() -> dict[str, Any]:
+    encoder = {
+        "_frame_rate": 12.5, "attention_bias": False, "audio_channels": 1, "codebook_dim": 256, "codebook_size": 2048,
+        "compress": 2, "dilation_growth_rate": 2, "head_dim": 64, "hidden_act": "gelu", "hidden_size": 512,
+        "intermediate_size": 2048, "kernel_size": 7, "last_kernel_size": 3, "layer_scale_initial_scale": 0.01,
+        "max_position_embeddings": 8000, "norm_eps": 1e-05, "num_attention_heads": 8, "num_filters": 64,
+        "num_hidden_layers": 8, "num_key_value_heads": 8, "num_quantizers": 32, "num_residual_layers": 1,
+        "num_semantic_quantizers": 1, "pad_mode": "constant", "residual_kernel_size": 3, "rope_theta": 10000.0,
+        "sampling_rate": 24000, "sliding_window": 250, "upsampling_ratios": [8, 6, 5, 4], "use_causal_conv": True,
+        "use_conv_shortcut": False, "vector_quantization_hidden_dimension": 256,
+    }  # fmt: skip
+    decoder = {
+        "attention_bias": False, "attention_dropout": 0.0, "latent_dim": 1024, "codebook_dim": 512,
+        "codebook_size": 2048, "decoder_dim": 1536, "hidden_act": "silu", "hidden_size": 512,
+        "intermediate_size": 1024, "layer_scale_initial_scale": 0.01, "max_position_embeddings": 8000, "head_dim": 64,
+        "num_attention_heads": 16, "num_hidden_layers": 8, "num_key_value_heads": 16, "num_quantizers": 16,
+        "num_semantic_quantizers": 1, "rms_norm_eps": 1e-05, "rope_theta": 10000, "semantic_codebook_size": 4096,
+        "sliding_window": 72, "upsample_rates": [8, 5, 4, 3], "upsampling_ratios": [2, 2],
+        "vector_quantization_hidden_dimension": 512,
+    }  # fmt: skip
+    return {
+        "architectures": ["Qwen3TTSTokenizerV2Model"], "model_type": "qwen3_tts_tokenizer_12hz",
+        "encoder_valid_num_quantizers": 16, "input_sample_rate": 24000, "output_sample_rate": 24000,
+        "decode_upsample_rate": 1920, "encode_downsample_rate": 1920, "encoder_config": encoder,
+        "decoder_config": decoder,
+    }  # fmt: skip

@@ -1,0 +1,152 @@
+"""The house: which room imports which, the tree in the README, and what the documents say."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "rhapsode"
+
+# Room -> what it may not import at any level of indentation but inside `if TYPE_CHECKING`.
+FORBIDDEN = {
+    "engine": ("torch", "mlx", "rhapsode.qwen3", "rhapsode.book", "rhapsode.audio", "rhapsode.pipeline"),
+    "book": ("torch", "mlx", "numpy", "av", "rhapsode.qwen3", "rhapsode.audio", "rhapsode.engine", "rhapsode.pipeline"),
+    "audio": ("torch", "mlx", "rhapsode.qwen3", "rhapsode.book", "rhapsode.engine", "rhapsode.pipeline"),
+    "qwen3": ("mlx", "av", "lxml", "rich", "transformers", "rhapsode.book", "rhapsode.audio", "rhapsode.pipeline"),
+}
+# Rooms that run from a bare checkout on a GPU machine: nothing but these and the standard library at import.
+BARE = {"engine", "qwen3"}
+BARE_PACKAGES = {"numpy", "torch", "safetensors", "tokenizers", "rhapsode"}
+
+
+def imports(file: Path, *, top_level_only: bool = False) -> set[str]:
+    """Modules that a file imports when it runs."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    typing_only = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    found: set[str] = set()
+    for node in tree.body if top_level_only else ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
+
+
+@pytest.mark.parametrize("room", FORBIDDEN)
+def test_rooms_do_not_reach_back(room: str) -> None:
+    for file in (PACKAGE / room).rglob("*.py"):
+        for module in imports(file):
+            for forbidden in FORBIDDEN[room]:
+                within = module == forbidden or module.startswith(f"{forbidden}.")
+                assert not within, f"{file.relative_to(ROOT)} imports {module}"
+
+
+@pytest.mark.parametrize("room", sorted(BARE))
+def test_bare_rooms_need_little(room: str) -> None:
+    for file in (PACKAGE / room).rglob("*.py"):
+        for module in imports(file, top_level_only=True):
+            package = module.split(".")[0]
+            assert package in BARE_PACKAGES or package in sys.stdlib_module_names, (
+                f"{file.relative_to(ROOT)} imports {module}"
+            )
+
+
+def test_only_the_torch_room_imports_torch() -> None:
+    for file in PACKAGE.rglob("*.py"):
+        if "torch" in {module.split(".")[0] for module in imports(file)}:
+            assert (PACKAGE / "qwen3" / "torch") in file.parents, file.relative_to(ROOT)
+
+
+def test_importing_rhapsode_imports_no_array_library() -> None:
+    check = "import sys, rhapsode; print([m for m in ('numpy', 'torch', 'mlx', 'av', 'lxml') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def tree_of_readme() -> set[str]:
+    """Paths of the annotated tree, those of folders with a slash at the end."""
+    block = re.search(r"## The house\n+```\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
+    assert block is not None
+    paths: set[str] = set()
+    parents: list[str] = []
+    for line in block[1].splitlines():
+        depth = (len(line) - len(line.lstrip())) // 2
+        for name in re.match(r"\s*((?:[\w.-]+/ ?)+(?=\s|$)|\S+)", line)[1].split():  # type: ignore[index]
+            path = "".join(parents[:depth]) + name
+            paths.add(path)
+            if name.endswith("/"):
+                parents[depth:] = [name]
+    return paths
+
+
+def test_the_tree_lists_what_is_there() -> None:
+    tracked = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    files = {name for name in tracked if (ROOT / name).exists()}
+    quiet = {name for name in files if Path(name).name.startswith((".", "__")) or name.startswith(".")}
+    # Of the tests, the tree shows folders; their files come and go.
+    quiet |= {name for name in files if re.match(r"tests/\w+/", name)}
+    folders = {f"{parent}/" for name in files for parent in Path(name).parents if str(parent) != "."}
+    folders -= {folder for folder in folders if folder.startswith(".")}
+    there = {name for name in files - quiet} | folders
+    listed = tree_of_readme()
+    assert listed - there == set(), "the tree lists what is not there"
+    assert there - listed == set(), "the tree does not list what is there"
+
+
+def test_every_file_says_what_it_knows() -> None:
+    for file in PACKAGE.rglob("*.py"):
+        if file.name == "__init__.py" and not file.read_text(encoding="utf-8").strip():
+            continue
+        text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
+        assert text, f"{file.relative_to(ROOT)} opens without a word"
+
+
+def test_readme_options_exist() -> None:
+    """Every option that the README names is one of the command line's, and every name of the API exists."""
+    import rhapsode
+    from rhapsode.cli import _parser
+
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    known: set[str] = set()
+    for action in _parser()._subparsers._group_actions[0].choices.values():  # type: ignore[union-attr]
+        known.update(option for entry in action._actions for option in entry.option_strings)
+    assert set(re.findall(r"`(--[a-z-]+)`", readme)) <= known
+    for name in re.findall(r"rhapsode\.([a-z_]+)\(", readme):
+        assert callable(getattr(rhapsode, name))
+
+
+def test_dependencies_are_permissive_and_constrained() -> None:
+    """What pyproject asks for is pinned in constraints.txt at a version that satisfies the floor."""
+    import tomllib
+
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pins = dict(
+        line.strip().split("==")
+        for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+        if "==" in line and not line.startswith("#")
+    )
+    pinned = {canonicalize_name(name): version for name, version in pins.items()}
+    for wanted in [*project["dependencies"], *project["optional-dependencies"]["dev"]]:
+        requirement = Requirement(wanted)
+        version = pinned.get(canonicalize_name(requirement.name))
+        assert version and requirement.specifier.contains(version), wanted
