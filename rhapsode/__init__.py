@@ -21,7 +21,8 @@ from rhapsode.types import Block, Book, Chapter, Line, Sampling, Take
 
 if TYPE_CHECKING:
     from rhapsode.book import read_book, split_lines
-    from rhapsode.pipeline import Report, lines, load, narrate, say
+    from rhapsode.pipeline import lines, load, narrate, say
+    from rhapsode.report import Report
 
 __version__ = "0.1.0"
 
@@ -30,7 +31,7 @@ _HOMES = {
     "say": "rhapsode.pipeline",
     "load": "rhapsode.pipeline",
     "lines": "rhapsode.pipeline",
-    "Report": "rhapsode.pipeline",
+    "Report": "rhapsode.report",
     "read_book": "rhapsode.book",
     "split_lines": "rhapsode.book",
 }

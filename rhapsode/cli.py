@@ -15,6 +15,7 @@ from typing import Any
 
 from rhapsode import __version__
 from rhapsode.errors import UserError
+from rhapsode.narrator import DEFAULT
 
 _JSON_KEYS = ("out", "audio_s", "wall_s", "rtf", "lines", "useful", "retakes", "bad_lines", "peak_rss_mb")
 
@@ -88,6 +89,9 @@ def _add_voice_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_checkpoint_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--narrator", metavar="NAME", default=DEFAULT, help="which model reads, of those installed (%(default)s)"
+    )
     parser.add_argument("--checkpoint", metavar="DIR_OR_ID", help="a folder in the official layout, or a Hub id")
     _add_hub_options(parser)
 
@@ -102,7 +106,7 @@ def _options(chosen: argparse.Namespace, *names: str) -> dict[str, Any]:
     return {name: getattr(chosen, name) for name in names}
 
 
-_CHECKPOINT_OPTIONS = ("checkpoint", "revision", "offline", "token")
+_CHECKPOINT_OPTIONS = ("narrator", "checkpoint", "revision", "offline", "token")
 _VOICE_OPTIONS = (*_CHECKPOINT_OPTIONS, "voice", "language", "device", "format", "slots", "seed")
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,48 +24,19 @@ from rhapsode.audio.takes import TakeStore, takes_folder
 from rhapsode.audio.wave import to_pcm
 from rhapsode.book import read_book, split_lines
 from rhapsode.errors import BookError, OutputError, UserError
-from rhapsode.memory import peak_rss_mb
 from rhapsode.narrator import Narrator, Options, find
 from rhapsode.progress import Progress
-from rhapsode.types import Block, Book, Chapter, Line
+from rhapsode.report import Report, make_report
+from rhapsode.types import Block, Book, Chapter, Line, Take
 
 _SPARE_BYTES = 20_000_000  # the record, the encoder's odds and ends
-
-
-@dataclass(frozen=True, slots=True)
-class BadLine:
-    """A line of which no good reading came out; the best one is in the book."""
-
-    line: int
-    chapter: int
-    problem: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What came out and what it took."""
-
-    out: str
-    audio_s: float  # length of the file
-    wall_s: float  # from the call to the finished file
-    rtf: float  # wall seconds per second of sound made in this run (of the file, where all of it was there before)
-    lines: int
-    useful: float  # codec frames kept over frames computed
-    retakes: int
-    bad_lines: int
-    peak_rss_mb: float
-    resumed: int  # lines whose takes were there before
-    chapters: int
-    bad: tuple[BadLine, ...] = ()
-    record: str = ""  # where every line's seed, tries and problem are written down
 
 
 def narrate(
     book: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
     *,
-    chapters: str | Iterable[int] | None = None,
+    chapters: str | int | Iterable[int] | None = None,
     overwrite: bool = False,
     keep_takes: bool = False,
     progress: Progress | None = None,
@@ -73,7 +44,7 @@ def narrate(
 ) -> Report:
     """Read a book aloud into one file: M4B, M4A, MP3, Opus, FLAC or WAV by the suffix of `out`.
 
-    `out` is BOOK.m4b in the current folder if not given. `chapters` are numbers, or a string such as "1-3,7".
+    `out` is BOOK.m4b in the current folder if not given. `chapters` is a number, numbers, or a string such as "1-3,7".
     `options` are fields of `rhapsode.Options`. Takes lie in `OUT.takes` until the book is done (with `keep_takes` for
     good); a run that was stopped goes on from there and ends with the same file.
     Raises `UserError` for whatever cannot be; nothing that was there is changed.
@@ -94,29 +65,16 @@ def narrate(
     with TakeStore(takes_folder(target), narrator.settings()) as store:
         left = [line for line in lines if not store.has(line)]
         _check_room(target, narrator, lines, left, store)
-        made = _read(left, narrator, store, watch, resumed=len(lines) - len(left))
+        made_s = _read(left, narrator, store.put, watch, resumed=len(lines) - len(left))
         audio_s = _assemble(target, text, lines, narrator, store, watch)
-        bad = tuple(_bad_lines(lines, store))
+        problems = {line.index: store.info(line).problem for line in lines}
         if not keep_takes:
             store.drop_sound()
-        record = store.folder / "record.jsonl"
-
-    wall_s = time.perf_counter() - began
-    return Report(
-        out=str(target),
-        audio_s=round(audio_s, 3),
-        wall_s=round(wall_s, 3),
-        rtf=round(wall_s / (made or audio_s), 4),
-        lines=len(lines),
-        useful=round(narrator.useful(), 4),
-        retakes=narrator.retakes(),
-        bad_lines=len(bad),
-        peak_rss_mb=peak_rss_mb(),
-        resumed=len(lines) - len(left),
-        chapters=len({line.chapter for line in lines}),
-        bad=bad,
-        record=str(record),
-    )
+    return make_report(
+        target, narrator, lines, problems,
+        audio_s=audio_s, made_s=made_s, wall_s=time.perf_counter() - began,
+        resumed=len(lines) - len(left), record=str(store.folder / "record.jsonl"),
+    )  # fmt: skip
 
 
 def say(
@@ -136,42 +94,19 @@ def say(
     narrator = find(chosen.narrator).load(chosen)
     for note in narrator.notes():
         watch.note(note)
-    takes = {}
-    watch.begin(sum(map(narrator.expected_seconds, utterances)), resumed=0)
-    try:
-        for take in narrator.read(utterances):
-            takes[take.line.index] = take
-            watch.take(take, narrator.expected_seconds(take.line))
-    finally:
-        watch.end()
-    rate = narrator.sample_rate
-    parts: list[np.ndarray] = []
-    for line in utterances:
-        parts.append(soften(to_pcm(takes[line.index].audio), round(FADE_S * rate)))
-        parts.append(np.zeros(round(line.pause_s * rate) if line is not utterances[-1] else 0, np.int16))
-    sound = np.concatenate(parts)
+    takes: dict[int, Take] = {}
+    made_s = _read(utterances, narrator, lambda take: takes.update({take.line.index: take}), watch)
+    sound = _join([takes[line.index] for line in utterances])
     _make_folder(target.parent)
-    write_audiobook(target, sample_rate=rate, tracks=[("", len(sound))], blocks=[sound], tags=Tags(title=target.stem))
-    bad = tuple(
-        BadLine(line.index, line.chapter, takes[line.index].problem, line.text)
-        for line in utterances
-        if takes[line.index].problem
+    write_audiobook(
+        target, sample_rate=narrator.sample_rate, tracks=[("", len(sound))], blocks=[sound], tags=Tags(target.stem)
     )
-    audio_s, wall_s = len(sound) / rate, time.perf_counter() - began
-    return Report(
-        out=str(target),
-        audio_s=round(audio_s, 3),
-        wall_s=round(wall_s, 3),
-        rtf=round(wall_s / audio_s, 4),
-        lines=len(utterances),
-        useful=round(narrator.useful(), 4),
-        retakes=narrator.retakes(),
-        bad_lines=len(bad),
-        peak_rss_mb=peak_rss_mb(),
-        resumed=0,
-        chapters=1,
-        bad=bad,
-    )
+    problems = {index: take.problem for index, take in takes.items()}
+    audio_s = len(sound) / narrator.sample_rate
+    return make_report(
+        target, narrator, utterances, problems,
+        audio_s=audio_s, made_s=made_s, wall_s=time.perf_counter() - began,
+    )  # fmt: skip
 
 
 def load(checkpoint: str | os.PathLike[str] | None = None, **options: Any) -> Narrator:
@@ -234,10 +169,13 @@ def _free_name(stem: str, suffix: str) -> Path:
     return path
 
 
-def _chosen_lines(book: Book, chapters: str | Iterable[int] | None) -> list[Line]:
+def _chosen_lines(book: Book, chapters: str | int | Iterable[int] | None) -> list[Line]:
     found = split_lines(book)
     if chapters is not None:
-        numbers = parse_chapters(chapters, len(book.chapters)) if isinstance(chapters, str) else set(chapters)
+        if isinstance(chapters, str):
+            numbers = parse_chapters(chapters, len(book.chapters))
+        else:
+            numbers = {chapters} if isinstance(chapters, int) else set(chapters)
         beyond = sorted(number for number in numbers if not 1 <= number <= len(book.chapters))
         if beyond:
             raise UserError(f"There is no chapter {beyond[0]}; the book has {len(book.chapters)}.")
@@ -281,18 +219,29 @@ def _check_room(
     require_space(target, takes + book + _SPARE_BYTES)
 
 
-def _read(left: Sequence[Line], narrator: Narrator, store: TakeStore, watch: Progress, resumed: int) -> float:
-    """Read what is not there yet; seconds of sound made."""
+def _read(
+    lines: Sequence[Line], narrator: Narrator, keep: Callable[[Take], object], watch: Progress, resumed: int = 0
+) -> float:
+    """Read lines and hand each take to `keep` as it is finished; seconds of sound made."""
     made = 0.0
-    watch.begin(sum(map(narrator.expected_seconds, left)), resumed=resumed)
+    watch.begin(sum(map(narrator.expected_seconds, lines)), resumed=resumed)
     try:
-        for take in narrator.read(left):
-            store.put(take)
+        for take in narrator.read(lines):
+            keep(take)
             made += take.seconds
             watch.take(take, narrator.expected_seconds(take.line))
     finally:
         watch.end()
     return made
+
+
+def _join(takes: Sequence[Take]) -> np.ndarray:
+    """int16 sound of takes in order, with the pauses between them."""
+    parts: list[np.ndarray] = []
+    for take in takes:
+        parts.append(soften(to_pcm(take.audio), round(FADE_S * take.sample_rate)))
+        parts.append(np.zeros(round(take.line.pause_s * take.sample_rate), np.int16))
+    return np.concatenate(parts[:-1])
 
 
 def _assemble(
@@ -315,10 +264,3 @@ def _assemble(
     finally:
         watch.end()
     return sum(track.samples for track in tracks) / narrator.sample_rate
-
-
-def _bad_lines(lines: Sequence[Line], store: TakeStore) -> Iterable[BadLine]:
-    for line in lines:
-        problem = store.info(line).problem
-        if problem:
-            yield BadLine(line.index, line.chapter, problem, line.text)

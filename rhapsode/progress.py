@@ -34,7 +34,7 @@ class Progress:
         self._bar: Bar | None = None
         self._began = self._spoke = 0.0
         self._expected, self._expected_done, self._made = 1e-9, 0.0, 0.0
-        self._writing = False
+        self._writing, self._what = False, "reading"
 
     @staticmethod
     def silent() -> Progress:
@@ -52,9 +52,9 @@ class Progress:
         if resumed:
             self.note(f"{resumed} lines were read before and are kept.")
         self._expected, self._began, self._spoke = max(expected_s, 1e-9), time.perf_counter(), time.perf_counter()
-        self._expected_done, self._made, self._writing = 0.0, 0.0, False
-        if self._terminal:
-            self._open("reading", self._expected)
+        self._expected_done, self._made = 0.0, 0.0
+        self._writing, self._what = False, "reading"
+        self._open(self._expected)
 
     def take(self, take: Take, expected_s: float) -> None:
         """One more line is there; `expected_s` is its share of what `begin` was told."""
@@ -67,11 +67,10 @@ class Progress:
     def writing(self, done: int, total: int) -> None:
         """Samples of the finished file."""
         if not self._writing:
-            self._writing, self._began = True, time.perf_counter()
-            if self._terminal:
-                self._open("writing", total)
+            self._writing, self._what, self._began = True, "writing", time.perf_counter()
+            self._open(total)
         spent, total = time.perf_counter() - self._began, max(total, 1)
-        self._show(done, total, f"writing {done / total:4.0%}, {clock(spent * (total - done) / max(done, 1))} left")
+        self._show(done, total, f"{clock(spent * (total - done) / max(done, 1))} left")
 
     def end(self) -> None:
         """Takes the bar away and gives the terminal its cursor back; due on every way out. Twice does no harm."""
@@ -84,15 +83,18 @@ class Progress:
         left = spent * max(self._expected / max(self._expected_done, 1e-9) - 1, 0.0)
         return f"{clock(self._made)} made, {self._made / spent:.1f} x real time, {clock(left)} left"
 
-    def _open(self, what: str, total: float) -> None:
+    def _open(self, total: float) -> None:
+        """A bar for what begins now, where there is a terminal to draw it on."""
+        if not self._terminal:
+            return
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
         self.end()
         console = Console(file=self._stream)
-        columns = (TextColumn(what), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[state]}"))
+        columns = (TextColumn(self._what), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[state]}"))
         self._bar = Progress(*columns, console=console, transient=True)
-        self._bar.add_task(what, total=total, state="")
+        self._bar.add_task(self._what, total=total, state="")
         self._bar.start()
 
     def _show(self, done: float, total: float, state: str) -> None:
@@ -100,4 +102,4 @@ class Progress:
             self._bar.update(self._bar.task_ids[0], completed=min(done, total), state=state)
         elif not self._quiet and time.perf_counter() - self._spoke >= PLAIN_EVERY_S:
             self._spoke = time.perf_counter()
-            print(f"{min(done / total, 1.0):4.0%}: {state}", file=self._stream, flush=True)
+            print(f"{self._what} {min(done / total, 1.0):.0%}: {state}", file=self._stream, flush=True)

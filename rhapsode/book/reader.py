@@ -56,7 +56,7 @@ def read_book(path: str | os.PathLike[str]) -> Book:
         raise BookError(f"{path.name} is not a book: {_KNOWN}.")
     if size > MAX_TEXT_FILE:
         raise BookError(f"{path.name} is larger than {MAX_TEXT_FILE >> 20} MB; split it into several books.")
-    raw = _read(path)
+    raw = _read(path, size)
     if suffix in _MARKDOWN:
         return read_markdown(raw, path)
     if suffix in _PAGES or (suffix != ".txt" and _looks_like_page(head)):
@@ -83,10 +83,10 @@ def _look(path: Path) -> tuple[bytes, int]:
     return head, size
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, size: int) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(MAX_TEXT_FILE)
+            return file.read(size)
     except OSError as error:
         raise BookError(f"{path} cannot be read: {error.strerror or error}.") from error
 

@@ -189,8 +189,6 @@ def read_model_config(file: Path) -> ModelConfig:
 
 
 def _read_trunk(section: Section) -> TransformerShape:
-    section.only("hidden_act", "silu")
-    section.only("attention_bias", False)
     section.only("tie_word_embeddings", False)
     section.only("use_sliding_window", False)
     scaling = section.section("rope_scaling", optional=True)
@@ -203,6 +201,14 @@ def _read_trunk(section: Section) -> TransformerShape:
     kinds = section.items("layer_types")
     if any(kind != "full_attention" for kind in kinds):
         raise CheckpointError(f"{section.file}: {section.path}.layer_types should all be full_attention.")
+    return _read_shape(section)
+
+
+def _read_shape(
+    section: Section, *, qk_norm: bool = True, layer_scale: bool = False, window: int | None = None
+) -> TransformerShape:
+    section.only("hidden_act", "silu")
+    section.only("attention_bias", False)
     hidden, heads = section.count("hidden_size"), section.count("num_attention_heads")
     shape = TransformerShape(
         hidden=hidden,
@@ -213,17 +219,16 @@ def _read_trunk(section: Section) -> TransformerShape:
         head_dim=section.count("head_dim", hidden // heads),
         eps=section.number("rms_norm_eps"),
         rope_theta=section.number("rope_theta"),
+        qk_norm=qk_norm,
+        layer_scale=layer_scale,
+        window=window,
     )
-    _check_heads(shape, section)
-    return shape
-
-
-def _check_heads(shape: TransformerShape, section: Section) -> None:
     if shape.heads % shape.kv_heads or shape.head_dim % 2:
         raise CheckpointError(
             f"{section.file}: {section.path} has {shape.heads} heads over {shape.kv_heads} key-value heads of width "
             f"{shape.head_dim}; heads must divide evenly and the width be even."
         )
+    return shape
 
 
 def _read_talker(section: Section) -> TalkerConfig:
@@ -320,27 +325,11 @@ def read_codec_config(file: Path) -> CodecConfig:
 
 
 def _read_decoder(section: Section) -> DecoderConfig:
-    section.only("hidden_act", "silu")
-    section.only("attention_bias", False)
     section.only("num_semantic_quantizers", 1)
     # The official decoder does not read these two.
     section.unread("semantic_codebook_size", "vector_quantization_hidden_dimension")
     section.unread("layer_scale_initial_scale", "max_position_embeddings")
-    hidden, heads = section.count("hidden_size"), section.count("num_attention_heads")
-    trunk = TransformerShape(
-        hidden=hidden,
-        intermediate=section.count("intermediate_size"),
-        layers=section.count("num_hidden_layers"),
-        heads=heads,
-        kv_heads=section.count("num_key_value_heads"),
-        head_dim=section.count("head_dim", hidden // heads),
-        eps=section.number("rms_norm_eps"),
-        rope_theta=section.number("rope_theta"),
-        qk_norm=False,
-        layer_scale=True,
-        window=section.count("sliding_window"),
-    )
-    _check_heads(trunk, section)
+    trunk = _read_shape(section, qk_norm=False, layer_scale=True, window=section.count("sliding_window"))
     config = DecoderConfig(
         trunk=trunk,
         latent=section.count("latent_dim"),

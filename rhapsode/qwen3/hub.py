@@ -25,11 +25,15 @@ def locate(where: str | os.PathLike[str], *, revision: str | None = None, offlin
     `revision`, `offline` and `token` hold for all files, those of the codec too.
     Raises `CheckpointError` if there is neither a folder nor such a repository.
     """
-    path = Path(where).expanduser()
-    if path.is_dir():
-        return path
     name = str(where)
-    if path.exists() or not _ID.fullmatch(name):
+    try:
+        path = Path(where).expanduser()
+        if name and path.is_dir():
+            return path
+        unfit = path.exists() or not _ID.fullmatch(name)
+    except (OSError, RuntimeError):  # a name too long for a path, a home that there is not
+        unfit = True
+    if unfit:
         raise CheckpointError(
             f"{name} is neither a checkpoint folder nor a Hub id such as Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice."
         )
@@ -54,4 +58,5 @@ def locate(where: str | os.PathLike[str], *, revision: str | None = None, offlin
         at = f" at revision {revision}" if revision else ""
         raise CheckpointError(f"{name}{at} {how}; a folder with its files would do as well.") from None
     except (HfHubHTTPError, OSError, ValueError) as error:
-        raise CheckpointError(f"{name} cannot be fetched from the Hub: {str(error).splitlines()[0]}") from None
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise CheckpointError(f"{name} cannot be fetched from the Hub: {reason}") from None

@@ -42,6 +42,7 @@ class Inspection:
     rows: tuple[Row, ...]  # the whole, part by part
     total: Row
     codec: tuple[Row, ...]  # the codec file once more, split
+    not_loaded: tuple[str, ...]  # components that reading aloud has no use for
 
     def as_json(self) -> dict[str, Any]:
         def plain(row: Row) -> dict[str, Any]:
@@ -57,12 +58,14 @@ class Inspection:
             "components": [plain(row) for row in self.rows],
             "total": plain(self.total),
             "codec": [plain(row) for row in self.codec],
+            "not_loaded": list(self.not_loaded),
         }
 
     def table(self) -> str:
         head = f"{self.name}: Qwen3-TTS-12Hz, size {self.size}, {self.kind}"
         lines = [*_lines((*self.rows, self.total)), "", "of the codec file:", *_lines(self.codec)]
-        return "\n".join([head, "", *lines])
+        unused = f"Reading aloud does not load: {', '.join(self.not_loaded)}."
+        return "\n".join([head, "", *lines, "", unused])
 
 
 def inspect(
@@ -78,10 +81,9 @@ def count(checkpoint: Checkpoint) -> Inspection:
     codec = shapes.codec_tensors(checkpoint.codec)
     talker = _by_component(model, checkpoint.model_header)
     sound = _by_component(codec, checkpoint.codec_header)
-    books = checkpoint.model.talker.codebooks - 1
-    projected = (
-        ", projection" if checkpoint.model.predictor.trunk.hidden != checkpoint.model.talker.trunk.hidden else ""
-    )
+    config = checkpoint.model
+    books = config.talker.codebooks - 1
+    projected = ", projection" if config.predictor.trunk.hidden != config.talker.trunk.hidden else ""
     rest = [shapes.HEADS, *([shapes.SPEAKER] if shapes.SPEAKER in talker else [])]
     rows = (
         _named("talker trunk (layers and final norm)", [talker[shapes.TRUNK]]),
@@ -90,14 +92,14 @@ def count(checkpoint: Checkpoint) -> Inspection:
         _named("codec file, every tensor", sound.values()),
         _named(f"rest: {', '.join(_rest_name(name, talker[name]) for name in rest)}", [talker[name] for name in rest]),
     )
-    model_config = checkpoint.model
     return Inspection(
         checkpoint.name,
-        model_config.size,
-        model_config.kind,
+        config.size,
+        config.kind,
         rows,
         _named("total", rows),
         tuple(sound[name] for name in (shapes.ENCODER, shapes.DECODER, shapes.CODEBOOKS)),
+        tuple(name for name in shapes.NOT_LOADED if name in talker or name in sound),
     )
 
 

@@ -24,7 +24,7 @@ from rhapsode.narrator import Options, Voices
 from rhapsode.qwen3 import voices as voice_table
 from rhapsode.qwen3.checkpoint import Checkpoint, open_checkpoint
 from rhapsode.qwen3.hub import locate
-from rhapsode.qwen3.prompt import Prompt, PromptMaker
+from rhapsode.qwen3.prompt import PromptMaker
 from rhapsode.qwen3.tokens import PRE_TOKENIZER, TextTokenizer
 from rhapsode.types import Line, Take
 
@@ -36,6 +36,10 @@ SILENT_LINE_S = 0.2  # a line with nothing to say
 
 def load(options: Options) -> Qwen3Narrator:
     """A narrator as the options ask for. Raises `UserError` for anything that cannot be had."""
+    if options.slots is not None and options.slots < 1:
+        raise UserError(f"--slots must be 1 or more, not {options.slots}.")
+    if options.tries < 1:
+        raise UserError(f"A line needs one try or more, not {options.tries}.")
     checkpoint = _open(options)
     # Cheap questions first: nothing heavy is loaded for a voice that does not exist.
     language = options.language or voice_table.language_name(checkpoint.model, options.likely_language)
@@ -64,10 +68,6 @@ class Qwen3Narrator:
     """Implements `rhapsode.narrator.Narrator`."""
 
     def __init__(self, checkpoint: Checkpoint, voice: voice_table.Voice, model: Model, options: Options) -> None:
-        if options.slots is not None and options.slots < 1:
-            raise UserError(f"--slots must be 1 or more, not {options.slots}.")
-        if options.tries < 1:
-            raise UserError(f"A line needs one try or more, not {options.tries}.")
         self.checkpoint, self.voice, self.model, self.options = checkpoint, voice, model, options
         self.sample_rate = checkpoint.codec.sample_rate
         self.sampling = checkpoint.sampling.but(**(options.sampling or {}))
@@ -75,7 +75,7 @@ class Qwen3Narrator:
         self.seed = options.seed
         self._frame_rate = checkpoint.codec.frame_rate
         tokenizer = TextTokenizer(checkpoint.folder, checkpoint.model.first_control_token)
-        self._prompt = PromptMaker(checkpoint.model, tokenizer, voice)
+        self.prompt = PromptMaker(checkpoint.model, tokenizer, voice)
         self._meter = Meter()
 
     def settings(self) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class Qwen3Narrator:
                 yield Take(line, silence, self.sample_rate, frames=0, seed=self.seed, tries=0)
         if not spoken:
             return
-        prompts = [self._prompt(line.text) for line in spoken]
+        prompts = [self.prompt(line.text) for line in spoken]
         caps = [max(1, math.ceil(judge.cap_seconds(line.text) * self._frame_rate)) for line in spoken]
         stepper = self.model.stepper(
             self.sampling,
@@ -165,8 +165,3 @@ class Qwen3Narrator:
             tries=finished.tries,
             problem=finished.problem,
         )
-
-
-def prompt_of(narrator: Qwen3Narrator, text: str) -> Prompt:
-    """The prompt that a narrator makes of a text; for tests and for looking."""
-    return narrator._prompt(text)

@@ -22,6 +22,9 @@ ENCODER = "codec encoder"
 DECODER = "codec decoder"
 CODEBOOKS = "codec codebooks"
 
+# What reading with a named voice has no use for: checked with the rest of the file, never loaded.
+NOT_LOADED = (SPEAKER, ENCODER)
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:

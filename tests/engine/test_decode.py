@@ -12,8 +12,18 @@ from rhapsode.engine.decode import Finished, Policy, decode
 from rhapsode.engine.meter import Meter
 from rhapsode.engine.stepper import Ending
 from tests.engine.scripted import (
-    CAPPED, LOOPS, NAN_CODES, NAN_WAVE, SILENT, Attempt, Script, ScriptedStepper, again, codes_of, readings,
-)  # fmt: skip
+    CAPPED,
+    LOOPS,
+    NAN_CODES,
+    NAN_WAVE,
+    SILENT,
+    Attempt,
+    Script,
+    ScriptedStepper,
+    again,
+    codes_of,
+    readings,
+)
 
 BAD = {
     "loops": LOOPS,
@@ -177,7 +187,8 @@ def test_codec_calls_are_sorted_and_bounded() -> None:
     script = {line: [Attempt(chance.randint(1, 60))] for line in range(50)}
     policy = Policy(shelf_lines=10, group_lines=4, group_frames=100)
     _, stepper, _ = run(script, slots=7, policy=policy)
-    assert sorted(frames for group in stepper.groups for frames in group) == sorted(a[0].frames for a in script.values())
+    made = [frames for group in stepper.groups for frames in group]
+    assert sorted(made) == sorted(attempts[0].frames for attempts in script.values())
     for group in stepper.groups:
         assert group == sorted(group)
         assert len(group) <= 4

@@ -53,7 +53,7 @@ def test_an_added_reading_takes_its_place_by_length() -> None:
     lanes.add(reading(7, 4.0, attempt=2))
     order = []
     while lanes.waiting:
-        (slot, sitting), = lanes.fill()
+        ((slot, sitting),) = lanes.fill()
         order.append((sitting.line, sitting.attempt))
         lanes.release(slot)
     assert order == [(2, 1), (7, 2), (1, 1), (0, 1)]

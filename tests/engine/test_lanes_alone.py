@@ -7,18 +7,29 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from rhapsode.engine import judge
 from rhapsode.engine.decode import decode
 from rhapsode.engine.lanes import Reading
 from rhapsode.engine.stepper import Request
 from rhapsode.qwen3.prompt import Prompt
+from rhapsode.qwen3.torch import stepper as stepper_module
 from rhapsode.qwen3.torch.load import load_model
 from rhapsode.qwen3.torch.stepper import MIN_FRAMES, Limits
 from tests.engine.conftest import TEXTS, Tiny
 from tests.engine.torch_lanes import (
-    CAP, ONCE, ByHand, Sound, alone, assert_same, limits_for, read, seed_of, stepper,
-)  # fmt: skip
+    CAP,
+    ONCE,
+    ByHand,
+    Sound,
+    alone,
+    assert_same,
+    limits_for,
+    read,
+    seed_of,
+    stepper,
+)
 
 LINES = range(len(TEXTS))
 MODES = ("whole", "streaming")
@@ -54,6 +65,15 @@ def test_any_number_of_slots(tiny: Tiny, mode: tuple[list[Prompt], Sound], slots
 def test_reversed_order(tiny: Tiny, mode: tuple[list[Prompt], Sound], slots: int) -> None:
     prompts, sounds = mode
     assert_same(read(tiny.model, prompts, LINES, slots, order=LINES[::-1]), sounds, f"{slots} slots, backwards")
+
+
+def test_groups_that_are_admitted_in_parts(
+    tiny: Tiny, mode: tuple[list[Prompt], Sound], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A prefill of more rows than are taken at once is made in parts, which no line can tell."""
+    prompts, sounds = mode
+    monkeypatch.setattr(stepper_module, "PREFILL_ROWS", 80)
+    assert_same(read(tiny.model, prompts, LINES, 7), sounds, "admitted in parts")
 
 
 def test_alone_among_many_slots(tiny: Tiny, mode: tuple[list[Prompt], Sound]) -> None:
@@ -120,7 +140,7 @@ def test_an_attempt_is_no_repetition(tiny: Tiny, mode: tuple[list[Prompt], Sound
 def test_bfloat16_runs_and_ends(tiny: Tiny) -> None:
     model = load_model(tiny.checkpoint, "cpu", "bfloat16")
     lanes = stepper(model, limits_for(tiny.whole), 3)
-    assert lanes.hidden.dtype == lanes.kv.keys.dtype == model.talker.head.weight.dtype != tiny.model.talker.head.weight.dtype
+    assert {lanes.hidden.dtype, lanes.kv.keys.dtype, model.talker.head.weight.dtype} == {torch.bfloat16}
     readings = [Reading(line, Request(tiny.whole[line], CAP, seed_of(line)), 1.0) for line in LINES]
     finished = list(decode(readings, lanes, lambda *_: pytest.fail("read once"), ONCE))
     assert sorted(one.line for one in finished) == list(LINES)

@@ -1,4 +1,4 @@
-"""The same exactness at shapes where a matrix library has more ways to go wrong than at tiny ones: no file, no codec."""
+"""The same exactness at shapes where a matrix library has more ways to go wrong; no file, no codec."""
 
 from __future__ import annotations
 

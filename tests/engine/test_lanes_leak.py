@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +56,8 @@ def test_mask_hides_what_fills_up_a_group(tiny: Tiny) -> None:
 def test_voices_side_by_side(tiny: Tiny, tiny_folder: Path) -> None:
     """Lines of two voices admitted in one group: the rows that a voice shares are not taken for another's."""
     config = tiny.checkpoint.model
-    make = PromptMaker(config, TextTokenizer(tiny_folder, config.first_control_token), choose(config, "serena", "german"))
+    tokenizer = TextTokenizer(tiny_folder, config.first_control_token)
+    make = PromptMaker(config, tokenizer, choose(config, "serena", "german"))
     prompts = [tiny.whole[OTHER], make("Three words here.")]
     assert prompts[0].shared == prompts[1].shared and prompts[0].codec[:9] != prompts[1].codec[:9]
     lanes = by_hand(tiny, prompts, 2)
@@ -82,7 +84,8 @@ def test_positions_are_a_lane_s_own(tiny: Tiny) -> None:
 
 def test_trailing_text_is_a_lane_s_own(tiny: Tiny) -> None:
     """Streaming lines out of step, and a short one where a line with much more text was before."""
-    assert len(tiny.streaming[LONG].trailing) > len(tiny.streaming[OTHER].trailing) > len(tiny.streaming[SHORT].trailing)
+    long, other, short = (len(tiny.streaming[line].trailing) for line in (LONG, OTHER, SHORT))
+    assert long > other > short
     wanted = codes_alone(tiny, tiny.streaming, (LONG, SHORT, OTHER))
     assert min(map(len, wanted.values())) > 2
     lanes = by_hand(tiny, tiny.streaming, 2)
@@ -98,7 +101,7 @@ def test_trailing_text_is_a_lane_s_own(tiny: Tiny) -> None:
 def test_trailing_text_matters(tiny: Tiny) -> None:
     """The text of every frame changes what follows: else the test above would see nothing."""
     prompt = tiny.streaming[OTHER]
-    other = Prompt(prompt.text, prompt.codec, (*prompt.trailing[:1], 5, *prompt.trailing[2:]), prompt.pad, prompt.shared)
+    other = replace(prompt, trailing=(*prompt.trailing[:1], 5, *prompt.trailing[2:]))
     lanes = by_hand(tiny, [prompt, other], 2)
     lanes.admit(0, 0, seed=1)
     lanes.admit(1, 1, seed=1)

@@ -33,9 +33,8 @@ def limits_for(prompts: Iterable[Prompt], cap: int = CAP) -> Limits:
 def stepper(
     model: Model, limits: Limits, slots: int, sampling: Sampling | None = None, kind: type[TorchStepper] = TorchStepper
 ) -> TorchStepper:
-    return kind(
-        model.talker, model.predictor, model.codec, sampling or Sampling(), slots=slots, limits=limits, sample_rate=24000
-    )
+    networks = model.talker, model.predictor, model.codec
+    return kind(*networks, sampling or Sampling(), slots=slots, limits=limits, sample_rate=24000)
 
 
 def read(
@@ -51,9 +50,7 @@ def read(
     return {one.line: (one.codes, one.wave) for one in finished}
 
 
-def alone(
-    model: Model, prompts: Sequence[Prompt], lines: Iterable[int], *, sampling: Sampling | None = None
-) -> Sound:
+def alone(model: Model, prompts: Sequence[Prompt], lines: Iterable[int], *, sampling: Sampling | None = None) -> Sound:
     """Every line on a stepper of its own, with room for nothing else."""
     sounds: Sound = {}
     for line in lines:
@@ -80,9 +77,12 @@ class ByHand:
         self.codes: dict[int, np.ndarray] = {}
         self.endings: dict[int, Ending] = {}
 
-    def admit(self, slot: int, line: int, *, seed: int | None = None, prompt: int | None = None, cap: int = CAP) -> None:
-        request = Request(self.prompts[line if prompt is None else prompt], cap, seed_of(line) if seed is None else seed)
-        self.lanes.admit([(slot, request)])
+    def admit(
+        self, slot: int, line: int, *, seed: int | None = None, prompt: int | None = None, cap: int = CAP
+    ) -> None:
+        """Start a line with its own prompt and seed, or with others."""
+        text = self.prompts[line if prompt is None else prompt]
+        self.lanes.admit([(slot, Request(text, cap, seed_of(line) if seed is None else seed))])
         self.sitting[slot] = line
 
     def step(self, steps: int = 1) -> list[tuple[int, int, Ending]]:

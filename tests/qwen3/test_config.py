@@ -40,28 +40,36 @@ def refuse_codec(folder: Path, key: str, value: Any, *words: str) -> None:
 # ------------------------------------------------------------------ the root
 
 
-MODEL_KEYS = (
-    "tts_model_type tts_model_size im_start_token_id im_end_token_id assistant_token_id tts_pad_token_id "
-    "tts_bos_token_id tts_eos_token_id talker_config"
-).split()
-TALKER_KEYS = (
-    "vocab_size text_vocab_size text_hidden_size num_code_groups codec_pad_id codec_bos_id codec_eos_token_id "
-    "codec_think_id codec_nothink_id codec_think_bos_id codec_think_eos_id code_predictor_config"
-).split()
-TRUNK_KEYS = (
-    "hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads rms_norm_eps rope_theta"
-).split()
+MODEL_KEYS = [
+    "tts_model_type", "tts_model_size", "im_start_token_id", "im_end_token_id", "assistant_token_id",
+    "tts_pad_token_id", "tts_bos_token_id", "tts_eos_token_id", "talker_config",
+]  # fmt: skip
+TALKER_KEYS = [
+    "vocab_size", "text_vocab_size", "text_hidden_size", "num_code_groups", "codec_pad_id", "codec_bos_id",
+    "codec_eos_token_id", "codec_think_id", "codec_nothink_id", "codec_think_bos_id", "codec_think_eos_id",
+    "code_predictor_config",
+]  # fmt: skip
+TRUNK_KEYS = [
+    "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+    "rms_norm_eps", "rope_theta",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("key", [
-    *MODEL_KEYS, *(f"{TALKER}.{key}" for key in (*TALKER_KEYS, *TRUNK_KEYS)), *(f"{PREDICTOR}.{key}" for key in TRUNK_KEYS),
-    f"{PREDICTOR}.vocab_size",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "key",
+    [
+        *MODEL_KEYS,
+        *(f"{TALKER}.{key}" for key in (*TALKER_KEYS, *TRUNK_KEYS)),
+        *(f"{PREDICTOR}.{key}" for key in (*TRUNK_KEYS, "vocab_size")),
+    ],
+)
 def test_missing_keys(own: Path, key: str) -> None:
     refuse_model(own, key, GONE, "missing", "wanted")
 
 
-@pytest.mark.parametrize("key", ["surprise", f"{TALKER}.surprise", f"{PREDICTOR}.surprise", f"{TALKER}.rope_scaling.factor"])
+@pytest.mark.parametrize(
+    "key", ["surprise", f"{TALKER}.surprise", f"{PREDICTOR}.surprise", f"{TALKER}.rope_scaling.factor"]
+)
 def test_unknown_keys(own: Path, key: str) -> None:
     refuse_model(own, key, 3, "unknown key")
 
@@ -213,14 +221,16 @@ def test_speaker_encoder(own_base: Path) -> None:
 # ------------------------------------------------------------------ the codec
 
 
-CODEC_KEYS = (
-    "encode_downsample_rate encoder_valid_num_quantizers output_sample_rate decoder_config encoder_config "
-    "decoder_config.hidden_size decoder_config.sliding_window decoder_config.latent_dim decoder_config.codebook_dim "
-    "decoder_config.codebook_size decoder_config.num_quantizers decoder_config.decoder_dim decoder_config.rope_theta "
-    "decoder_config.upsampling_ratios decoder_config.upsample_rates decoder_config.rms_norm_eps "
-    "encoder_config.num_filters encoder_config.hidden_size encoder_config.upsampling_ratios encoder_config.compress "
-    "encoder_config.num_quantizers encoder_config.vector_quantization_hidden_dimension encoder_config.kernel_size"
-).split()
+CODEC_KEYS = [
+    "encode_downsample_rate", "encoder_valid_num_quantizers", "output_sample_rate", "decoder_config",
+    "encoder_config", "decoder_config.hidden_size", "decoder_config.sliding_window", "decoder_config.latent_dim",
+    "decoder_config.codebook_dim", "decoder_config.codebook_size", "decoder_config.num_quantizers",
+    "decoder_config.decoder_dim", "decoder_config.rope_theta", "decoder_config.upsampling_ratios",
+    "decoder_config.upsample_rates", "decoder_config.rms_norm_eps", "encoder_config.num_filters",
+    "encoder_config.hidden_size", "encoder_config.upsampling_ratios", "encoder_config.compress",
+    "encoder_config.num_quantizers", "encoder_config.vector_quantization_hidden_dimension",
+    "encoder_config.kernel_size",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("key", CODEC_KEYS)
@@ -266,7 +276,8 @@ def test_codec_widths_that_cannot_be_halved(own: Path, key: str, value: int) -> 
 def test_codec_values_are_taken_over(own: Path) -> None:
     config = read_codec_config(own / "speech_tokenizer" / "config.json")
     assert (config.decoder.samples_per_frame, config.sample_rate, config.frame_rate) == (1920, 24000, 12.5)
-    assert (config.decoder.trunk.window, config.decoder.trunk.qk_norm, config.decoder.trunk.layer_scale) == (12, False, True)
+    trunk = config.decoder.trunk
+    assert (trunk.window, trunk.qk_norm, trunk.layer_scale) == (12, False, True)
     assert (config.encoder.downsample, config.encoder.codebooks, config.codebooks_kept) == (2, 32, 16)
 
 

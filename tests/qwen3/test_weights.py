@@ -19,6 +19,7 @@ from rhapsode.qwen3.torch.weights import load_codec, load_talker
 
 CPU = torch.device("cpu")
 CODEC = "speech_tokenizer/model.safetensors"
+Load = Callable[[Checkpoint], nn.Module]
 
 
 def talker_and_predictor(checkpoint: Checkpoint) -> nn.ModuleDict:
@@ -46,9 +47,9 @@ def parameters(module: nn.Module) -> dict[str, Tensor]:
 
 
 def assert_each_lands_once(
-    folder: Path, file: Path, names: list[str], load: Callable[[Checkpoint], nn.Module], per_element: Callable[[str], int]
+    folder: Path, file: Path, names: list[str], load: Load, per_element: Callable[[str], int]
 ) -> None:
-    """Change one tensor after the other: one parameter changes, in as many places as it should, and all get their turn."""
+    """Change one tensor after the other: one parameter changes, in as many places as it should; all get their turn."""
     checkpoint, tensors = open_checkpoint(folder), load_file(file)
     before = parameters(load(checkpoint))
     reached = {name: torch.zeros(value.shape, dtype=torch.int64) for name, value in before.items()}
@@ -88,7 +89,12 @@ def test_every_tensor_of_the_codec_decoder_is_used(own: Path) -> None:
 
 def test_what_decoding_does_not_read_changes_nothing(own: Path, own_base: Path) -> None:
     for folder, file, load, unread in (
-        (own, CODEC, codec, ("encoder.", "decoder.quantizer.rvq_first.input_proj", "decoder.quantizer.rvq_rest.input_proj")),
+        (
+            own,
+            CODEC,
+            codec,
+            ("encoder.", *(f"decoder.quantizer.rvq_{group}.input_proj" for group in ("first", "rest"))),
+        ),
         (own_base, "model.safetensors", talker_and_predictor, ("speaker_encoder.",)),
     ):
         checkpoint, tensors = open_checkpoint(folder), load_file(folder / file)
@@ -163,7 +169,7 @@ def test_a_forgotten_tensor_is_our_fault(custom: Checkpoint, monkeypatch: pytest
         load_talker(custom, torch.float32, CPU)
     doubled = {name: ("talker.code_predictor.lm_head.4.weight",)}
     monkeypatch.setattr(weights, "predictor_sources", lambda p: {**sources(p), **doubled})
-    with pytest.raises(RuntimeError, match=r"1 tensors were not used, such as talker\.code_predictor\.lm_head\.3\.weight"):
+    with pytest.raises(RuntimeError, match=r"1 tensors were not used, such as .*lm_head\.3\.weight"):
         load_talker(custom, torch.float32, CPU)
 
 

@@ -13,7 +13,6 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from rhapsode.errors import CheckpointError
-from rhapsode.qwen3 import shapes
 from rhapsode.qwen3.checkpoint import Checkpoint, Entry
 from rhapsode.qwen3.config import DecoderConfig
 from rhapsode.qwen3.torch.codec import CausalUpsample, CodecDecoder
@@ -206,9 +205,3 @@ def _put(module: nn.Module, name: str, value: Tensor) -> None:
     if value.shape != wanted:
         raise RuntimeError(f"{name} has shape {list(wanted)}, its source {list(value.shape)}")
     setattr(owner, leaf, nn.Parameter(value, requires_grad=False))
-
-
-def unread_components(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """Components that the checkpoint has and reading aloud with a named voice does not load."""
-    has_speaker = any(name.startswith("speaker_encoder.") for name in checkpoint.model_header)
-    return (*((shapes.SPEAKER,) if has_speaker else ()), shapes.ENCODER)
