@@ -74,7 +74,8 @@ def test_nested_entries(tmp_path: Path) -> None:
     }
     book = read(tmp_path, pages, raw=raw)
     assert list(zip(titles(book), texts(book), strict=True)) == [
-        ("Part One", "Part One"), ("Dawn", "Dawn\nIt rained."), ("Noon", "Noon\nIt shone."), ("Later", "Later\nIt set."),
+        ("Part One", "Part One"), ("Dawn", "Dawn\nIt rained."), ("Noon", "Noon\nIt shone."),
+        ("Later", "Later\nIt set."),
     ]  # fmt: skip
 
 
