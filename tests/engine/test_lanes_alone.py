@@ -13,10 +13,12 @@ from rhapsode.engine import judge
 from rhapsode.engine.decode import decode
 from rhapsode.engine.lanes import Reading
 from rhapsode.engine.stepper import Request
-from rhapsode.qwen3.prompt import Prompt
+from rhapsode.qwen3.prompt import Prompt, PromptMaker
+from rhapsode.qwen3.tokens import TextTokenizer
 from rhapsode.qwen3.torch import stepper as stepper_module
 from rhapsode.qwen3.torch.load import load_model
 from rhapsode.qwen3.torch.stepper import MIN_FRAMES, Limits
+from rhapsode.qwen3.voices import choose
 from tests.engine.conftest import TEXTS, Tiny
 from tests.engine.torch_lanes import (
     CAP,
@@ -164,3 +166,14 @@ def test_what_was_not_allocated_is_refused(tiny: Tiny) -> None:
         with pytest.raises(ValueError, match=words):
             lanes.admit([(0, Request(prompt, cap, 1))])
     assert lanes.finished() == []
+
+
+def test_two_voices_in_one_group(tiny: Tiny) -> None:
+    """Lines of several voices that are admitted together: what each voice's lines share is its own."""
+    checkpoint = tiny.checkpoint
+    tokenizer = TextTokenizer(checkpoint.folder, checkpoint.model.first_control_token)
+    cast = [("ryan", "english"), ("serena", "auto"), ("eric", "chinese")]
+    makers = [PromptMaker(checkpoint.model, tokenizer, choose(checkpoint.model, *part)) for part in cast]
+    prompts = [makers[line % len(makers)](text) for line, text in enumerate(TEXTS)]
+    assert len({prompt.shared for prompt in prompts}) == 2
+    assert_same(alone(tiny.model, prompts, LINES), read(tiny.model, prompts, LINES, len(TEXTS)), "three voices")

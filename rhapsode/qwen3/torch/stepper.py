@@ -110,24 +110,24 @@ class TorchStepper:
         for _, request in placements:
             self._check(request)
         torch.set_num_threads(self._step_threads)
-        longest = max((len(request.prompt) for _, request in placements), default=1)
-        size = max(1, PREFILL_ROWS // round_up(longest, ROW_STEP))
-        for first in range(0, len(placements), size):
-            self._admit(placements[first : first + size])
+        # One prefill for each voice: what its lines share is never computed beside another's.
+        voices: dict[tuple[int, ...], list[tuple[int, Request]]] = {}
+        for slot, request in placements:
+            voices.setdefault(_head(request.prompt), []).append((slot, request))
+        for group in voices.values():
+            longest = max(len(request.prompt) for _, request in group)
+            size = max(1, PREFILL_ROWS // round_up(longest, ROW_STEP))
+            for first in range(0, len(group), size):
+                self._admit(group[first : first + size])
 
     def _admit(self, placements: Sequence[tuple[int, Request]]) -> None:
+        """Admit lines of one voice."""
         prompts: list[Prompt] = [request.prompt for _, request in placements]
         slots = torch.tensor([slot for slot, _ in placements], device=self.device)
-        # The shared rows can be taken as known only if they are the same for the whole group.
         shared = prompts[0].shared
-        head = (*prompts[0].text[:shared], *prompts[0].codec[:shared])
-        if any((*p.text[:shared], *p.codec[:shared]) != head for p in prompts):
-            shared = 0
         self.kv.forget(slots)
         if shared:
-            keys, values = self._shared_rows(head, prompts[0])
-            self.kv.keys[:, slots, :, :shared] = keys
-            self.kv.values[:, slots, :, :shared] = values
+            self.kv.keys[:, slots, :, :shared], self.kv.values[:, slots, :, :shared] = self._shared_rows(prompts[0])
         self._prefill(slots, prompts, shared)
         self._reset(slots, placements)
         admitted = torch.zeros_like(self.rows, dtype=torch.bool)
@@ -146,8 +146,9 @@ class TorchStepper:
         if request.cap < 1:
             raise ValueError(f"a line needs a cap of one frame or more, not {request.cap}")
 
-    def _shared_rows(self, head: tuple[int, ...], prompt: Prompt) -> tuple[Tensor, Tensor]:
+    def _shared_rows(self, prompt: Prompt) -> tuple[Tensor, Tensor]:
         """Keys and values of the rows that every line of a voice begins with, computed once."""
+        head = _head(prompt)
         if head not in self._shared:
             count = prompt.shared
             kv = KV(self.talker.trunk.shape, 1, round_up(count + ROW_STEP, KEY_STEP), self.talker.head.weight)
@@ -299,6 +300,11 @@ class TorchStepper:
             torch.cuda.synchronize(self.device)
         elif self.device.type == "mps":
             torch.mps.synchronize()
+
+
+def _head(prompt: Prompt) -> tuple[int, ...]:
+    """The rows that all lines of the prompt's voice begin with."""
+    return (*prompt.text[: prompt.shared], *prompt.codec[: prompt.shared])
 
 
 class _Mail:
