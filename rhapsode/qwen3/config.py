@@ -14,6 +14,8 @@ from pathlib import Path
 from rhapsode.errors import CheckpointError
 from rhapsode.qwen3.strict import Section, read_json
 
+MOST_PARTS = 1000  # layers, codebooks: each has tensors of its own, whose names are listed before a file is opened
+
 
 @dataclass(frozen=True, slots=True)
 class TransformerShape:
@@ -213,7 +215,7 @@ def _read_shape(
     shape = TransformerShape(
         hidden=hidden,
         intermediate=section.count("intermediate_size"),
-        layers=section.count("num_hidden_layers"),
+        layers=section.count("num_hidden_layers", most=MOST_PARTS),
         heads=heads,
         kv_heads=section.count("num_key_value_heads"),
         head_dim=section.count("head_dim", hidden // heads),
@@ -238,7 +240,7 @@ def _read_talker(section: Section) -> TalkerConfig:
         vocab=section.count("vocab_size"),
         text_vocab=section.count("text_vocab_size"),
         text_hidden=section.count("text_hidden_size"),
-        codebooks=section.count("num_code_groups"),
+        codebooks=section.count("num_code_groups", most=MOST_PARTS),
         pad=section.id("codec_pad_id"),
         bos=section.id("codec_bos_id"),
         eos=section.id("codec_eos_token_id"),
@@ -335,7 +337,7 @@ def _read_decoder(section: Section) -> DecoderConfig:
         latent=section.count("latent_dim"),
         codebook_dim=section.count("codebook_dim"),
         codebook_size=section.count("codebook_size"),
-        codebooks=section.count("num_quantizers"),
+        codebooks=section.count("num_quantizers", most=MOST_PARTS),
         channels=section.count("decoder_dim"),
         upsampling_ratios=section.counts("upsampling_ratios"),
         upsample_rates=section.counts("upsample_rates"),
@@ -369,19 +371,19 @@ def _read_encoder(section: Section, samples_per_frame: int) -> EncoderConfig:
         filters=section.count("num_filters"),
         hidden=hidden,
         intermediate=section.count("intermediate_size"),
-        layers=section.count("num_hidden_layers"),
+        layers=section.count("num_hidden_layers", most=MOST_PARTS),
         heads=heads,
         kv_heads=section.count("num_key_value_heads"),
         head_dim=section.count("head_dim", hidden // heads),
         kernel=section.count("kernel_size"),
         last_kernel=section.count("last_kernel_size"),
         residual_kernel=section.count("residual_kernel_size"),
-        residual_layers=section.count("num_residual_layers"),
+        residual_layers=section.count("num_residual_layers", most=MOST_PARTS),
         compress=section.count("compress"),
         ratios=ratios,
         codebook_dim=section.count("codebook_dim"),
         codebook_size=section.count("codebook_size"),
-        codebooks=section.count("num_quantizers"),
+        codebooks=section.count("num_quantizers", most=MOST_PARTS),
         semantic_codebooks=section.count("num_semantic_quantizers"),
         quantizer_dim=section.count("vector_quantization_hidden_dimension"),
         downsample=max(1, samples_per_frame // math.prod(ratios)),

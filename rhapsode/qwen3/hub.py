@@ -29,6 +29,8 @@ def locate(where: str | os.PathLike[str], *, revision: str | None = None, offlin
     try:
         path = Path(where).expanduser()
         if name and path.is_dir():
+            if revision is not None:
+                raise CheckpointError(f"{name} is a folder, which has no revisions; leave {revision!r} out.")
             return path
         unfit = path.exists() or not _ID.fullmatch(name)
     except (OSError, RuntimeError):  # a name too long for a path, a home that there is not

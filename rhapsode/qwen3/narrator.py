@@ -26,7 +26,7 @@ from rhapsode.qwen3.checkpoint import Checkpoint, open_checkpoint
 from rhapsode.qwen3.hub import locate
 from rhapsode.qwen3.prompt import PromptMaker
 from rhapsode.qwen3.tokens import PRE_TOKENIZER, TextTokenizer
-from rhapsode.types import Line, Take
+from rhapsode.types import Line, Sampling, Take
 
 if TYPE_CHECKING:
     from rhapsode.qwen3.torch.load import Model
@@ -44,9 +44,11 @@ def load(options: Options) -> Qwen3Narrator:
     # Cheap questions first: nothing heavy is loaded for a voice that does not exist.
     language = options.language or voice_table.language_name(checkpoint.model, options.likely_language)
     voice = voice_table.choose(checkpoint.model, options.voice, language)
+    sampling = checkpoint.sampling.but(**(options.sampling or {}))
     from rhapsode.qwen3.torch.load import load_model
 
-    return Qwen3Narrator(checkpoint, voice, load_model(checkpoint, options.device, options.format), options)
+    model = load_model(checkpoint, options.device, options.format)
+    return Qwen3Narrator(checkpoint, voice, sampling, model, options)
 
 
 def voices(options: Options) -> Voices:
@@ -67,10 +69,12 @@ def _open(options: Options) -> Checkpoint:
 class Qwen3Narrator:
     """Implements `rhapsode.narrator.Narrator`."""
 
-    def __init__(self, checkpoint: Checkpoint, voice: voice_table.Voice, model: Model, options: Options) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, voice: voice_table.Voice, sampling: Sampling, model: Model, options: Options
+    ) -> None:
         self.checkpoint, self.voice, self.model, self.options = checkpoint, voice, model, options
         self.sample_rate = checkpoint.codec.sample_rate
-        self.sampling = checkpoint.sampling.but(**(options.sampling or {}))
+        self.sampling = sampling
         self.slots = options.slots or model.default_slots
         self.seed = options.seed
         self._frame_rate = checkpoint.codec.frame_rate

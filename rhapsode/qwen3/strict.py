@@ -53,10 +53,11 @@ class Section:
     def _label(self, key: str) -> str:
         return f"{self.path}.{key}" if self.path else key
 
-    def count(self, key: str, default: Any = ...) -> int:
+    def count(self, key: str, default: Any = ..., *, most: int = (1 << 31) - 1) -> int:
         value = self._get(key, (int,), "a whole number above 0", default)
-        if value is not default and not 0 < value < 1 << 31:
-            raise CheckpointError(f"{self.file}: {self._label(key)} should be a whole number above 0, not {value}.")
+        if value is not default and not 0 < value <= most:
+            wanted = "a whole number above 0" + (f", {most} at most" if value > 0 else "")
+            raise CheckpointError(f"{self.file}: {self._label(key)} should be {wanted}, not {value}.")
         return value
 
     def id(self, key: str) -> int:

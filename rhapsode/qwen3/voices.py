@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from rhapsode.errors import UserError
 from rhapsode.qwen3.config import ModelConfig
 
-# ISO 639-1 to the names in codec_language_id.
+# ISO 639-1, and the three letters of 639-2 that books use as well, to the names in codec_language_id.
 _ISO_NAMES = {
     "zh": "chinese", "en": "english", "de": "german", "it": "italian", "pt": "portuguese", "es": "spanish",
     "ja": "japanese", "ko": "korean", "fr": "french", "ru": "russian",
+    "zho": "chinese", "chi": "chinese", "eng": "english", "deu": "german", "ger": "german", "ita": "italian",
+    "por": "portuguese", "spa": "spanish", "jpn": "japanese", "kor": "korean", "fra": "french", "fre": "french",
+    "rus": "russian",
 }  # fmt: skip
 AUTO = "auto"
 

@@ -13,12 +13,10 @@ from rhapsode.engine import judge
 from rhapsode.engine.decode import decode
 from rhapsode.engine.lanes import Reading
 from rhapsode.engine.stepper import Request
-from rhapsode.qwen3.prompt import Prompt, PromptMaker
-from rhapsode.qwen3.tokens import TextTokenizer
+from rhapsode.qwen3.prompt import Prompt
 from rhapsode.qwen3.torch import stepper as stepper_module
 from rhapsode.qwen3.torch.load import load_model
 from rhapsode.qwen3.torch.stepper import MIN_FRAMES, Limits
-from rhapsode.qwen3.voices import choose
 from tests.engine.conftest import TEXTS, Tiny
 from tests.engine.torch_lanes import (
     CAP,
@@ -168,12 +166,19 @@ def test_what_was_not_allocated_is_refused(tiny: Tiny) -> None:
     assert lanes.finished() == []
 
 
-def test_two_voices_in_one_group(tiny: Tiny) -> None:
-    """Lines of several voices that are admitted together: what each voice's lines share is its own."""
-    checkpoint = tiny.checkpoint
-    tokenizer = TextTokenizer(checkpoint.folder, checkpoint.model.first_control_token)
-    cast = [("ryan", "english"), ("serena", "auto"), ("eric", "chinese")]
-    makers = [PromptMaker(checkpoint.model, tokenizer, choose(checkpoint.model, *part)) for part in cast]
-    prompts = [makers[line % len(makers)](text) for line, text in enumerate(TEXTS)]
-    assert len({prompt.shared for prompt in prompts}) == 2
-    assert_same(alone(tiny.model, prompts, LINES), read(tiny.model, prompts, LINES, len(TEXTS)), "three voices")
+def test_the_number_of_threads_is_left_as_it_was(tiny: Tiny) -> None:
+    """A narrow talker steps on one thread; what the codec and the caller have is not taken from them."""
+    before = torch.get_num_threads()
+    seen: list[int] = []
+
+    class Watching(stepper_module.TorchStepper):
+        def _step(self) -> None:
+            seen.append(torch.get_num_threads())
+            super()._step()
+
+    try:
+        torch.set_num_threads(2)
+        read(tiny.model, tiny.whole, [0], 1, kind=Watching)
+        assert set(seen) == {1} and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -17,7 +17,8 @@ import pytest
 from rhapsode import cli
 from rhapsode.qwen3 import shapes
 from rhapsode.qwen3.config import read_codec_config, read_model_config
-from tests.pipeline import processes, real_configs
+from tests import real_configs
+from tests.pipeline import processes
 
 BYTES = {"BF16": 2, "F32": 4}
 TRUNK, TEXT, PREDICTOR, CODEC, REST = 1_409_410_048, 311_164_928, 175_125_760, 170_557_441, 32_976_704

@@ -14,7 +14,7 @@ import rhapsode
 from rhapsode import narrator
 from tests.pipeline import books, processes
 
-PLUGIN = '''
+PLUGIN = """
 import numpy as np
 from rhapsode.narrator import Voices
 from rhapsode.types import Sampling, Take
@@ -50,7 +50,7 @@ class Beep:
 
     def retakes(self):
         return 0
-'''
+"""
 SCRIPT = """
 import dataclasses, json, sys
 import rhapsode

@@ -94,6 +94,8 @@ def test_all_unknown_keys_are_named(own: Path) -> None:
         (f"{TALKER}.hidden_size", 0, ("a whole number above 0", "not 0")),
         (f"{TALKER}.hidden_size", -64, ("a whole number above 0", "-64")),
         (f"{TALKER}.hidden_size", 1 << 40, ("a whole number above 0",)),
+        (f"{TALKER}.num_hidden_layers", 1 << 30, ("1000 at most", str(1 << 30))),
+        (f"{TALKER}.num_code_groups", 1001, ("1000 at most", "1001")),
         (f"{TALKER}.rms_norm_eps", "tiny", ("a number", "'tiny'")),
         (f"{TALKER}.rms_norm_eps", float("nan"), ("a number above 0", "nan")),
         (f"{TALKER}.rope_theta", 0, ("a number above 0", "0")),

@@ -13,7 +13,7 @@ import pytest
 from rhapsode.qwen3 import shapes
 from rhapsode.qwen3.config import read_codec_config, read_model_config
 from rhapsode.qwen3.shapes import Wanted
-from tests.qwen3 import real_configs
+from tests import real_configs
 
 
 def model_tensors(folder: Path, config: dict[str, Any]) -> dict[str, Wanted]:
@@ -24,7 +24,7 @@ def model_tensors(folder: Path, config: dict[str, Any]) -> dict[str, Wanted]:
 
 def codec_tensors(folder: Path) -> dict[str, Wanted]:
     file = folder / "config.json"
-    file.write_text(json.dumps(real_configs.codec()))
+    file.write_text(json.dumps(real_configs.CODEC))
     return shapes.codec_tensors(read_codec_config(file))
 
 
@@ -38,10 +38,10 @@ def totals(tensors: dict[str, Wanted]) -> Counter[str]:
 @pytest.mark.parametrize(
     ("config", "tensors", "parameters"),
     [
-        (real_configs.model_06b_base, 478, 914_643_008),
-        (real_configs.model_17b_base, 480, 1_928_677_440),
+        (real_configs.base_06b, 478, 914_643_008),
+        (real_configs.base_17b, 480, 1_928_677_440),
         # As 0.6B Base, without the 76 tensors of the speaker encoder.
-        (real_configs.model_06b_custom_voice, 402, 905_788_672),
+        (lambda: real_configs.CUSTOM_06B, 402, 905_788_672),
     ],
     ids=["0.6B Base", "1.7B Base", "0.6B CustomVoice"],
 )
@@ -56,7 +56,7 @@ def test_the_codec(tmp_path: Path) -> None:
 
 
 def test_components_of_17b_base(tmp_path: Path) -> None:
-    model, codec = totals(model_tensors(tmp_path, real_configs.model_17b_base())), totals(codec_tensors(tmp_path))
+    model, codec = totals(model_tensors(tmp_path, real_configs.base_17b())), totals(codec_tensors(tmp_path))
     assert model == {
         shapes.TRUNK: 1_409_410_048,
         shapes.TEXT: 311_164_928,
@@ -85,11 +85,11 @@ def test_components_of_17b_base(tmp_path: Path) -> None:
     ],
 )
 def test_single_tensors_of_17b_base(tmp_path: Path, name: str, shape: tuple[int, ...]) -> None:
-    assert model_tensors(tmp_path, real_configs.model_17b_base())[name].shape == shape
+    assert model_tensors(tmp_path, real_configs.base_17b())[name].shape == shape
 
 
 def test_06b_projects_nothing_before_the_predictor(tmp_path: Path) -> None:
-    assert not any("small_to_mtp" in name for name in model_tensors(tmp_path, real_configs.model_06b_base()))
+    assert not any("small_to_mtp" in name for name in model_tensors(tmp_path, real_configs.base_06b()))
 
 
 @pytest.mark.parametrize(

@@ -160,3 +160,8 @@ def test_errors_of_the_hub_are_one_sentence(monkeypatch: pytest.MonkeyPatch, err
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
     message = refusal(ID)
     assert ID in message and words in message
+
+
+def test_a_folder_has_no_revisions(custom_folder: Path) -> None:
+    message = refusal(custom_folder, revision="v0")
+    assert str(custom_folder) in message and "'v0'" in message

@@ -41,6 +41,7 @@ def test_case_does_not_matter(config: ModelConfig, name: str) -> None:
         ("de-CH-1901", "german"), ("zh", "chinese"), ("zh-Hant-TW", "chinese"), ("zh_CN", "chinese"), ("auto", "auto"),
         ("ja", None), ("japanese", None), ("nl", None), ("klingon", None), ("", None), ("sichuan_dialect", None),
         ("english-GB", None), ("e", None),
+        ("eng", "english"), ("deu", "german"), ("ger-AT", "german"), ("zho", "chinese"),
     ],
 )  # fmt: skip
 def test_language_tags(config: ModelConfig, tag: str, name: str | None) -> None:

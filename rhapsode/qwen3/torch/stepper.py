@@ -6,7 +6,8 @@ is the engine's business.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,8 +101,6 @@ class TorchStepper:
         self._admissions = [0] * self.slots  # lines that a slot has had
         self._shared: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
         self._mail: _Mail | None = None
-        self._threads = torch.get_num_threads()
-        self._step_threads = self._threads if config.trunk.hidden >= WIDE else 1
 
     # ------------------------------------------------------------------ admission
 
@@ -109,16 +108,16 @@ class TorchStepper:
     def admit(self, placements: Sequence[tuple[int, Request]]) -> None:
         for _, request in placements:
             self._check(request)
-        torch.set_num_threads(self._step_threads)
         # One prefill for each voice: what its lines share is never computed beside another's.
         voices: dict[tuple[int, ...], list[tuple[int, Request]]] = {}
         for slot, request in placements:
             voices.setdefault(_head(request.prompt), []).append((slot, request))
-        for group in voices.values():
-            longest = max(len(request.prompt) for _, request in group)
-            size = max(1, PREFILL_ROWS // round_up(longest, ROW_STEP))
-            for first in range(0, len(group), size):
-                self._admit(group[first : first + size])
+        with self._few_threads():
+            for group in voices.values():
+                longest = max(len(request.prompt) for _, request in group)
+                size = max(1, PREFILL_ROWS // round_up(longest, ROW_STEP))
+                for first in range(0, len(group), size):
+                    self._admit(group[first : first + size])
 
     def _admit(self, placements: Sequence[tuple[int, Request]]) -> None:
         """Admit lines of one voice."""
@@ -203,7 +202,21 @@ class TorchStepper:
 
     @torch.inference_mode()
     def step(self) -> None:
-        torch.set_num_threads(self._step_threads)
+        with self._few_threads():
+            self._step()
+
+    @contextmanager
+    def _few_threads(self) -> Iterator[None]:
+        """One thread for the arithmetic of a narrow talker; the codec's is wide in any case."""
+        before = torch.get_num_threads()
+        if self.talker.config.trunk.hidden < WIDE:
+            torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+    def _step(self) -> None:
         running = self.ending == int(Ending.RUNNING)
         first = self.talker.code_embedding(self.code)
         uniform = uniforms(self.seeds, self.frame.unsqueeze(1) * len(self.books) + self.books)
@@ -291,7 +304,6 @@ class TorchStepper:
             row[: len(line)] = line
         if batch.min() < 0 or batch.max() >= size:
             raise ValueError(f"codes from {batch.min()} to {batch.max()}; the codec's tables hold 0 to {size - 1}")
-        torch.set_num_threads(self._threads)
         waves = self.codec(torch.from_numpy(batch).to(self.device)).float().cpu().numpy()
         return [wave[: len(line) * self.samples_per_frame].copy() for wave, line in zip(waves, codes, strict=True)]
 

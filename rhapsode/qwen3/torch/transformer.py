@@ -198,11 +198,6 @@ class KV:
         return remember
 
 
-def nothing_kept(layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """A `Remember` for a pass over whole rows."""
-    return key, value
-
-
 def causal_mask(positions: Tensor, length: int, dtype: torch.dtype, window: int | None = None) -> Tensor:
     """[rows, new] positions -> [rows, 1, new, length]: 0 where a key may be seen, -inf elsewhere.
 
