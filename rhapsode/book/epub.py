@@ -39,8 +39,11 @@ def read_epub(path: str | os.PathLike[str]) -> Book:
         chapters = cut_chapters(text.pieces, marks or text.own_marks(), package.title)
         if not chapters:
             raise BookError(f"{path.name} holds no text to read aloud: its pages are empty or pictures.")
-        notes = tuple(package.notes + text.notes())
-        return Book(package.title, package.author, package.language, chapters, read_cover(archive, package), notes)
+        notes = package.notes + text.notes()
+        cover = read_cover(archive, package)
+        if package.covers and cover is None:
+            notes.append(f"Left out the cover {package.covers[0].href}: it is neither JPEG nor PNG.")
+        return Book(package.title, package.author, package.language, chapters, cover, tuple(notes))
 
 
 class _Text:

@@ -73,9 +73,11 @@ def test_covers(tmp_path: Path, manifest: str, metadata: str, guide: str) -> Non
     assert book.cover == JPEG
 
 
-def test_a_cover_that_is_no_picture_is_none(tmp_path: Path) -> None:
+def test_a_cover_that_no_container_takes_is_left_out_and_noted(tmp_path: Path) -> None:
     manifest = '<item id="c" href="c.svg" media-type="image/svg+xml" properties="cover-image"/>'
-    assert read_book(write_epub(tmp_path, dict(TWO), manifest=manifest, extra={"OEBPS/c.svg": "<svg/>"})).cover is None
+    book = read_book(write_epub(tmp_path, dict(TWO), manifest=manifest, extra={"OEBPS/c.svg": "<svg/>"}))
+    assert book.cover is None
+    assert book.notes == ("Left out the cover c.svg: it is neither JPEG nor PNG.",)
 
 
 def test_the_spine_gives_the_order_and_each_document_is_read_once(tmp_path: Path) -> None:
