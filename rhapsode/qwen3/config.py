@@ -121,7 +121,7 @@ class DecoderConfig:
 
 @dataclass(frozen=True, slots=True)
 class EncoderConfig:
-    """The codec encoder (Mimi's): only its shapes are known here, for checking and counting files."""
+    """The codec encoder (Mimi's): samples [samples] to codes [frames, codebooks kept]."""
 
     filters: int
     hidden: int
@@ -142,6 +142,18 @@ class EncoderConfig:
     semantic_codebooks: int
     quantizer_dim: int
     downsample: int  # stride of the convolution after the transformer, down to the codec's frame rate
+    eps: float
+    rope_theta: float
+    window: int | None  # positions that the transformer sees, itself included; None: all before it
+
+    @property
+    def samples_per_position(self) -> int:
+        """Samples behind one position of the transformer."""
+        return math.prod(self.ratios)
+
+    @property
+    def samples_per_frame(self) -> int:
+        return self.samples_per_position * self.downsample
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +332,12 @@ def read_codec_config(file: Path) -> CodecConfig:
         sample_rate=root.count("output_sample_rate"),
     )
     root.only("decode_upsample_rate", config.decoder.samples_per_frame)
+    semantic, books = config.encoder.semantic_codebooks, config.encoder.codebooks
+    if not semantic <= config.codebooks_kept <= books or semantic == books:
+        raise CheckpointError(
+            f"{file}: the encoder has {books} codebooks, {semantic} of them semantic, which must be fewer, and cannot "
+            f"keep {config.codebooks_kept} of them."
+        )
     root.unread("input_sample_rate")
     for section in (decoder, encoder, root):
         section.close()
@@ -363,11 +381,10 @@ def _read_encoder(section: Section, samples_per_frame: int) -> EncoderConfig:
         "use_streaming": False,
     }.items():
         section.only(key, value)
-    section.unread("layer_scale_initial_scale", "max_position_embeddings", "norm_eps", "rope_theta", "sampling_rate")
-    section.unread("sliding_window", "upsample_groups")
+    section.unread("layer_scale_initial_scale", "max_position_embeddings", "sampling_rate", "upsample_groups")
     hidden, heads = section.count("hidden_size"), section.count("num_attention_heads")
     ratios = section.counts("upsampling_ratios")
-    return EncoderConfig(
+    config = EncoderConfig(
         filters=section.count("num_filters"),
         hidden=hidden,
         intermediate=section.count("intermediate_size"),
@@ -387,4 +404,18 @@ def _read_encoder(section: Section, samples_per_frame: int) -> EncoderConfig:
         semantic_codebooks=section.count("num_semantic_quantizers"),
         quantizer_dim=section.count("vector_quantization_hidden_dimension"),
         downsample=max(1, samples_per_frame // math.prod(ratios)),
+        eps=section.number("norm_eps"),
+        rope_theta=section.number("rope_theta"),
+        window=section.count("sliding_window"),
     )
+    if config.heads % config.kv_heads or config.head_dim % 2:
+        raise CheckpointError(
+            f"{section.file}: {section.path} has {config.heads} heads over {config.kv_heads} key-value heads of width "
+            f"{config.head_dim}; heads must divide evenly and the width be even."
+        )
+    if config.codebook_dim != config.quantizer_dim:
+        raise CheckpointError(
+            f"{section.file}: {section.path}.codebook_dim is {config.codebook_dim}, but what is looked up has the "
+            f"width {config.quantizer_dim} (vector_quantization_hidden_dimension); both must be the same."
+        )
+    return config

@@ -151,10 +151,14 @@ class CodecDecoder(nn.Module):
 
         All is causal: codes that fill up a shorter row do not reach the samples before them.
         """
-        config, frames = self.config, codes.shape[1]
-        hidden = self.conv_in(self.quantiser(codes).transpose(1, 2)).transpose(1, 2)
-        window, context = _Window(config.trunk.window), context_frames(config)
-        recent = hidden.new_zeros(codes.shape[0], 0, config.latent)
+        return self.sound(self.quantiser(codes), piece)
+
+    def sound(self, vectors: Tensor, piece: int = PIECE_FRAMES) -> Tensor:
+        """Code vectors [rows, frames, codebook_dim] -> samples, as `forward`."""
+        config, frames = self.config, vectors.shape[1]
+        hidden = self.conv_in(vectors.transpose(1, 2)).transpose(1, 2)
+        window, context = Window(config.trunk.window), context_frames(config)
+        recent = hidden.new_zeros(vectors.shape[0], 0, config.latent)
         waves: list[Tensor] = []
         for start in range(0, frames, piece):
             stop = min(start + piece, frames)
@@ -162,9 +166,9 @@ class CodecDecoder(nn.Module):
             recent = torch.cat((recent, self._mix(hidden[:, start:stop], start, window)), 1)[:, start - seen - stop :]
             wave = self.stages(self.upsample(recent.transpose(1, 2)))
             waves.append(wave[:, 0, seen * config.samples_per_frame :])
-        return torch.cat(waves, 1).clamp_(-1.0, 1.0)
+        return torch.cat(waves, 1).clamp(-1.0, 1.0)
 
-    def _mix(self, hidden: Tensor, start: int, window: _Window) -> Tensor:
+    def _mix(self, hidden: Tensor, start: int, window: Window) -> Tensor:
         """The transformer over one piece that begins at frame `start`."""
         positions = torch.arange(start, start + hidden.shape[1], device=hidden.device).unsqueeze(0)
         kept = window.kept(start)
@@ -172,7 +176,7 @@ class CodecDecoder(nn.Module):
         return self.project_out(self.trunk(self.project_in(hidden), positions, mask, window.remember))
 
 
-class _Window:
+class Window:
     """Keys and values of the last frames of the pieces so far, as far back as the window sees."""
 
     def __init__(self, window: int | None) -> None:

@@ -12,10 +12,11 @@ import torch
 from rhapsode.errors import UserError
 from rhapsode.qwen3.checkpoint import Checkpoint
 from rhapsode.qwen3.torch.codec import CodecDecoder
+from rhapsode.qwen3.torch.encoder import CodecEncoder
 from rhapsode.qwen3.torch.predictor import Predictor
 from rhapsode.qwen3.torch.stepper import Limits, TorchStepper
 from rhapsode.qwen3.torch.talker import Talker
-from rhapsode.qwen3.torch.weights import load_codec, load_talker
+from rhapsode.qwen3.torch.weights import load_codec, load_encoder, load_talker
 from rhapsode.types import Sampling
 
 FORMATS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -57,6 +58,11 @@ def load_model(checkpoint: Checkpoint, device: str, format: str) -> Model:
     place = torch.device(device)
     talker, predictor = load_talker(checkpoint, FORMATS[format], place)
     return Model(talker, predictor, load_codec(checkpoint, place), device, format)
+
+
+def load_codec_encoder(checkpoint: Checkpoint, device: str) -> CodecEncoder:
+    """What turns sound into codes, which reading with a named voice has no use for. In float32 on any device."""
+    return load_encoder(checkpoint, torch.device(choose_device(device)))
 
 
 def choose_device(device: str) -> str:

@@ -6,6 +6,7 @@ Knows the official names and ours, both ways round. Files are mapped, not read; 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -14,16 +15,22 @@ from torch import Tensor, nn
 
 from rhapsode.errors import CheckpointError
 from rhapsode.qwen3.checkpoint import Checkpoint, Entry
-from rhapsode.qwen3.config import DecoderConfig
+from rhapsode.qwen3.config import DecoderConfig, EncoderConfig
 from rhapsode.qwen3.torch.codec import CausalUpsample, CodecDecoder
+from rhapsode.qwen3.torch.encoder import CodecEncoder
 from rhapsode.qwen3.torch.predictor import Predictor
 from rhapsode.qwen3.torch.talker import Talker
 from rhapsode.qwen3.torch.transformer import Rotary
 
 # Our parameter -> the official tensors whose rows it is made of, in this order.
 Sources = Mapping[str, tuple[str, ...]]
-# For the codec: what its file holds and decoding does not read.
+# For the codec: what its file holds and decoding or encoding does not read. Each side has its own copy of the tables.
 _UNREAD_BY_DECODING = ("decoder.quantizer.rvq_first.input_proj.", "decoder.quantizer.rvq_rest.input_proj.", "encoder.")
+_UNREAD_BY_ENCODING = (
+    "decoder.",
+    "encoder.quantizer.semantic_residual_vector_quantizer.output_proj.",
+    "encoder.quantizer.acoustic_residual_vector_quantizer.output_proj.",
+)
 
 
 def load_talker(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device) -> tuple[Talker, Predictor]:
@@ -47,11 +54,32 @@ def load_codec(checkpoint: Checkpoint, device: torch.device) -> CodecDecoder:
     with torch.device("meta"):
         codec = CodecDecoder(config)
     with _Reader(checkpoint.codec_file, checkpoint.codec_header) as reader:
-        tables = torch.stack([_table(reader, *names) for names in _table_names(config)])
+        tables = torch.stack([_table(reader, *names) for names in decoder_tables(config)])
         _put(codec, "quantiser.tables", tables.to(device))
         reader.fill(codec, codec_sources(config), torch.float32, device)
         reader.finish(unread=_UNREAD_BY_DECODING)
     return codec
+
+
+def load_encoder(checkpoint: Checkpoint, device: torch.device, *, windowed: bool = False) -> CodecEncoder:
+    """The codec encoder in float32, whatever the file holds. It gives the codebooks that the file says are kept.
+
+    The official code as it runs lets the transformer see all that came before, whatever `sliding_window` says, unless
+    it is given another attention than its own. So does this, but with `windowed`; up to the window, which is 10 s in
+    the published file, both are the same.
+    """
+    config = checkpoint.codec.encoder
+    if not windowed:
+        config = replace(config, window=None)
+    with torch.device("meta"):
+        encoder = CodecEncoder(config, checkpoint.codec.codebooks_kept)
+    with _Reader(checkpoint.codec_file, checkpoint.codec_header) as reader:
+        tables = torch.stack([_table(reader, *names) for names in encoder_tables(config)])
+        _put(encoder, "quantiser.tables", tables.to(device))
+        reader.fill(encoder, encoder_sources(config), torch.float32, device)
+        marks = tuple(name for name in checkpoint.codec_header if name.endswith(".codebook.initialized"))
+        reader.finish(unread=_UNREAD_BY_ENCODING + marks)
+    return encoder
 
 
 def _trunk_sources(
@@ -141,7 +169,50 @@ def codec_sources(config: DecoderConfig) -> Sources:
     return sources
 
 
-def _table_names(config: DecoderConfig) -> Iterator[tuple[str, str]]:
+def encoder_sources(config: EncoderConfig) -> Sources:
+    quantiser, layers = "encoder.quantizer", "encoder.encoder.layers"
+    sources: dict[str, tuple[str, ...]] = {
+        "downsample.weight": ("encoder.downsample.conv.weight",),
+        "quantiser.first.weight": (f"{quantiser}.semantic_residual_vector_quantizer.input_proj.weight",),
+        "quantiser.rest.weight": (f"{quantiser}.acoustic_residual_vector_quantizer.input_proj.weight",),
+    }
+
+    def add(ours: str, theirs: str) -> None:
+        sources.update(_both(ours, theirs))
+
+    add("stages.0", f"{layers}.0.conv")
+    units, stages = config.residual_layers, len(config.ratios)
+    for i in range(stages):
+        first = 1 + i * (units + 2)  # the official list is flat: units, an activation, the strided convolution
+        for j in range(units):
+            add(f"stages.{i + 1}.{j}.conv_1", f"{layers}.{first + j}.block.1.conv")
+            add(f"stages.{i + 1}.{j}.conv_2", f"{layers}.{first + j}.block.3.conv")
+        add(f"stages.{i + 1}.{units + 1}", f"{layers}.{first + units + 1}.conv")
+    add(f"stages.{stages + 2}", f"{layers}.{stages * (units + 2) + 2}.conv")
+    for i in range(config.layers):
+        block, layer = f"blocks.{i}", f"encoder.encoder_transformer.layers.{i}"
+        add(f"{block}.norm_in", f"{layer}.input_layernorm")
+        add(f"{block}.norm_mid", f"{layer}.post_attention_layernorm")
+        sources[f"{block}.qkv.weight"] = tuple(f"{layer}.self_attn.{n}_proj.weight" for n in "qkv")
+        sources[f"{block}.out.weight"] = (f"{layer}.self_attn.o_proj.weight",)
+        sources[f"{block}.up.weight"] = (f"{layer}.mlp.fc1.weight",)
+        sources[f"{block}.down.weight"] = (f"{layer}.mlp.fc2.weight",)
+        sources[f"{block}.scale_attention"] = (f"{layer}.self_attn_layer_scale.scale",)
+        sources[f"{block}.scale_mlp"] = (f"{layer}.mlp_layer_scale.scale",)
+    return sources
+
+
+def encoder_tables(config: EncoderConfig) -> Iterator[tuple[str, str]]:
+    """For each table of the encoder its running sums and how often each entry was chosen."""
+    semantic = config.semantic_codebooks
+    for kind, books in (("semantic", semantic), ("acoustic", config.codebooks - semantic)):
+        for i in range(books):
+            book = f"encoder.quantizer.{kind}_residual_vector_quantizer.layers.{i}.codebook"
+            yield f"{book}.embed_sum", f"{book}.cluster_usage"
+
+
+def decoder_tables(config: DecoderConfig) -> Iterator[tuple[str, str]]:
+    """As `encoder_tables`."""
     groups = [("rvq_first", 0), *(("rvq_rest", i) for i in range(config.codebooks - 1))]
     for group, layer in groups:
         book = f"decoder.quantizer.{group}.vq.layers.{layer}._codebook"
