@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rhapsode import __version__
@@ -59,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     say = commands.add_parser("say", help="a few sentences in, a sound file out", allow_abbrev=False)
     say.add_argument("text", help="what to say; - reads it from stdin")
     say.add_argument("-o", "--out", help="the sound file (say.wav here, or the next free name)")
+    say.add_argument("--picture", metavar="FILE.svg", help="draw what was said: waveform and spectrogram")
     _add_voice_options(say)
     say.set_defaults(run=_say)
 
@@ -66,6 +68,17 @@ def _parser() -> argparse.ArgumentParser:
     _add_checkpoint_options(voices)
     voices.add_argument("--json", action="store_true", help="one line of JSON")
     voices.set_defaults(run=_voices)
+
+    verify = commands.add_parser("verify", help="how well voices are understood, by Whisper", allow_abbrev=False)
+    _add_checkpoint_options(verify)
+    verify.add_argument("--voice", metavar="NAME", action="append", help="one of the voices; may be given again (all)")
+    verify.add_argument("--sentences", metavar="FILE", help="one sentence a line, '# name' opens a section (built in)")
+    verify.add_argument("--recordings", metavar="FOLDER", help="score 001.wav, 002.wav ... in place of a narrator")
+    verify.add_argument("--limit", metavar="N", type=int, help="only the first N sentences of each section")
+    verify.add_argument("--asr", metavar="DIR_OR_PACKAGE", help="a Whisper model in CTranslate2 form")
+    verify.add_argument("--report", metavar="FILE.md", help="write the tables as Markdown")
+    _add_machine_options(verify)
+    verify.set_defaults(run=_verify)
 
     inspect = commands.add_parser("inspect", help="what a checkpoint holds, from its headers", allow_abbrev=False)
     inspect.add_argument("checkpoint", help="a folder or a Hub id")
@@ -78,7 +91,13 @@ def _parser() -> argparse.ArgumentParser:
 def _add_voice_options(parser: argparse.ArgumentParser) -> None:
     _add_checkpoint_options(parser)
     parser.add_argument("--voice", metavar="NAME", help="a voice of the checkpoint (its first)")
-    parser.add_argument("--language", metavar="L", help="a name or a tag such as en (the book's; else auto)")
+    parser.add_argument("--dialogue-voice", metavar="NAME", help="another voice for what is in quotation marks")
+    _add_machine_options(parser)
+
+
+def _add_machine_options(parser: argparse.ArgumentParser) -> None:
+    """How it is read and what is said of it, whatever is read."""
+    parser.add_argument("--language", metavar="L", help="a name or a tag such as en (the text's; else auto)")
     parser.add_argument("--device", metavar="D", default="auto", help="cpu, cuda, cuda:1, mps (the best there is)")
     parser.add_argument("--format", metavar="F", default="auto", help="float32 or bfloat16 (what suits the device)")
     parser.add_argument("--slots", metavar="N", type=int, help="lines read side by side (what suits the device)")
@@ -92,7 +111,9 @@ def _add_checkpoint_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--narrator", metavar="NAME", default=DEFAULT, help="which model reads, of those installed (%(default)s)"
     )
-    parser.add_argument("--checkpoint", metavar="DIR_OR_ID", help="a folder in the official layout, or a Hub id")
+    parser.add_argument(
+        "--checkpoint", metavar="DIR_OR_ID", help="a folder in the official layout, or a Hub id (the embedded one)"
+    )
     _add_hub_options(parser)
 
 
@@ -107,7 +128,8 @@ def _options(chosen: argparse.Namespace, *names: str) -> dict[str, Any]:
 
 
 _CHECKPOINT_OPTIONS = ("narrator", "checkpoint", "revision", "offline", "token")
-_VOICE_OPTIONS = (*_CHECKPOINT_OPTIONS, "voice", "language", "device", "format", "slots", "seed")
+_READING_OPTIONS = (*_CHECKPOINT_OPTIONS, "language", "device", "format", "slots", "seed")
+_VOICE_OPTIONS = (*_READING_OPTIONS, "voice", "dialogue_voice")
 
 
 def _narrate(chosen: argparse.Namespace) -> None:
@@ -136,6 +158,7 @@ def _say(chosen: argparse.Namespace) -> None:
     report = say(
         text,
         chosen.out,
+        picture=chosen.picture,
         overwrite=chosen.overwrite,
         progress=Progress(quiet=chosen.quiet),
         **_options(chosen, *_VOICE_OPTIONS),
@@ -171,6 +194,28 @@ def _voices(chosen: argparse.Namespace) -> None:
         return
     print("voices:    " + (", ".join(found.voices) or "none; the checkpoint makes one up"))
     print("languages: " + ", ".join(found.languages))
+
+
+def _verify(chosen: argparse.Namespace) -> None:
+    from rhapsode.audio.files import check_free, make_folder, write_atomic
+    from rhapsode.progress import Progress
+    from rhapsode.verify import verify
+    from rhapsode.verify.tables import markdown_table, terminal_table
+
+    report = Path(chosen.report) if chosen.report is not None else None
+    if report is not None:
+        check_free(report, "report", chosen.overwrite)
+    result = verify(
+        voices=chosen.voice,
+        progress=Progress(quiet=chosen.quiet),
+        **_options(chosen, "sentences", "recordings", "limit", "asr", *_READING_OPTIONS),
+    )
+    print(terminal_table(result))
+    if report is not None:
+        make_folder(report.parent)
+        write_atomic(report, markdown_table(result).encode())
+    if chosen.json:
+        print(json.dumps(result.as_json()))
 
 
 def _inspect(chosen: argparse.Namespace) -> None:

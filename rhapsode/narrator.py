@@ -1,14 +1,15 @@
 """The first seam: lines in, takes out. What a model must do to read books, and how it is found.
 
-Knows the protocol and the entry points. Knows no model: Qwen3 comes through the same door as any other.
+Knows the protocol, the entry points, and how a narrator that cannot read digits is given words. Knows no model: Qwen3
+comes through the same door as any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from rhapsode.errors import UserError
 from rhapsode.types import Line, Sampling, Take
@@ -16,14 +17,18 @@ from rhapsode.types import Line, Sampling, Take
 GROUP = "rhapsode.narrators"
 DEFAULT = "qwen3"
 
+# What a narrator wants to be given: a line as it is written, or with numbers, signs and the like as words.
+TextForm = Literal["written", "spoken"]
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """How a narrator is to be loaded. Every field is honoured or refused, never ignored."""
 
     narrator: str = DEFAULT  # an entry point of the group above
-    checkpoint: str | None = None  # folder or Hub id
+    checkpoint: str | None = None  # folder or Hub id; None: the embedded one
     voice: str | None = None  # None: the checkpoint's first
+    dialogue_voice: str | None = None  # reads what is inside quotation marks; None: the same voice as all else
     language: str | None = None  # name or BCP 47 tag; "auto": the model finds it itself; None: `likely_language`
     likely_language: str = ""  # what the book says of itself; taken if the model speaks it
     device: str = "auto"  # cpu, cuda, cuda:1, mps
@@ -48,6 +53,7 @@ class Voices:
 class Narrator(Protocol):
     sample_rate: int
     sampling: Sampling
+    # A narrator may also have `text_form: TextForm`; where there is none, it reads what is written.
 
     def settings(self) -> dict[str, Any]:
         """All that the sound of a line depends on, as JSON values; takes are kept apart by it."""
@@ -66,6 +72,40 @@ class Narrator(Protocol):
 
     def retakes(self) -> int:
         """Readings made again so far."""
+
+
+class SpokenForms:
+    """A narrator that wants spoken forms, behind one that takes what is written: its takes are of the written lines.
+
+    What is spoken decides how long a line is expected to be; the key of a line stays, and so does what is recorded.
+    """
+
+    def __init__(self, narrator: Narrator, spoken: Callable[[str], str]) -> None:
+        self._narrator, self._spoken = narrator, spoken
+        self.sample_rate, self.sampling = narrator.sample_rate, narrator.sampling
+
+    def settings(self) -> dict[str, Any]:
+        return self._narrator.settings()
+
+    def notes(self) -> list[str]:
+        return self._narrator.notes()
+
+    def expected_seconds(self, line: Line) -> float:
+        return self._narrator.expected_seconds(self._turned(line))
+
+    def read(self, lines: Iterable[Line]) -> Iterator[Take]:
+        written = {line.index: line for line in lines}
+        for take in self._narrator.read(self._turned(line) for line in written.values()):
+            yield replace(take, line=written[take.line.index])
+
+    def useful(self) -> float:
+        return self._narrator.useful()
+
+    def retakes(self) -> int:
+        return self._narrator.retakes()
+
+    def _turned(self, line: Line) -> Line:
+        return replace(line, text=self._spoken(line.text))
 
 
 class Door(Protocol):

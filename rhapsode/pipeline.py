@@ -17,14 +17,15 @@ import numpy as np
 
 from rhapsode.audio.assemble import FADE_S, plan_tracks, soften, stream
 from rhapsode.audio.container import check_suffix, estimate_bytes, write_audiobook
-from rhapsode.audio.files import require_space
+from rhapsode.audio.draw import draw
+from rhapsode.audio.files import check_free, make_folder, require_space, write_atomic
 from rhapsode.audio.marks import Tags
 from rhapsode.audio.picture import cover_problem
 from rhapsode.audio.takes import TakeStore, takes_folder
 from rhapsode.audio.wave import to_pcm
 from rhapsode.book import read_book, split_lines
 from rhapsode.errors import BookError, OutputError, UserError
-from rhapsode.narrator import Narrator, Options, find
+from rhapsode.narrator import Narrator, Options, SpokenForms, find
 from rhapsode.progress import Progress
 from rhapsode.report import Report, make_report
 from rhapsode.types import Block, Book, Chapter, Line, Take
@@ -56,12 +57,12 @@ def narrate(
     _check_target(target, source, overwrite)
 
     text = read_book(source)
-    lines = _chosen_lines(text, chapters)
-    narrator = find(chosen.narrator).load(replace(chosen, likely_language=text.language))
+    lines = _chosen_lines(text, chapters, dialogue=chosen.dialogue_voice is not None)
+    narrator = _load(replace(chosen, likely_language=text.language))
     for note in (*text.notes, *_cover_notes(text), *narrator.notes()):
         watch.note(note)
 
-    _make_folder(target.parent)
+    make_folder(target.parent)
     with TakeStore(takes_folder(target), narrator.settings()) as store:
         left = [line for line in lines if not store.has(line)]
         _check_room(target, narrator, lines, left, store)
@@ -81,26 +82,36 @@ def say(
     text: str,
     out: str | os.PathLike[str] | None = None,
     *,
+    picture: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
     **options: Any,
 ) -> Report:
-    """Read a few sentences into a file, say.wav (or the next free name) if none is given. Raises `UserError`."""
+    """Read a few sentences into a file, say.wav (or the next free name) if none is given. Raises `UserError`.
+
+    `picture` is an SVG file for the waveform and the spectrogram of what was said.
+    """
     began, watch = time.perf_counter(), progress or Progress.silent()
     chosen = make_options(options)
     target = Path(out) if out is not None else _free_name("say", ".wav")
     _check_target(target, None, overwrite)
-    utterances = lines(text)
-    narrator = find(chosen.narrator).load(chosen)
+    drawn = Path(picture) if picture is not None else None
+    if drawn is not None:
+        _check_picture(drawn, overwrite)
+    utterances = lines(text, dialogue=chosen.dialogue_voice is not None)
+    narrator = _load(chosen)
     for note in narrator.notes():
         watch.note(note)
     takes: dict[int, Take] = {}
     made_s = _read(utterances, narrator, lambda take: takes.update({take.line.index: take}), watch)
     sound = _join([takes[line.index] for line in utterances])
-    _make_folder(target.parent)
+    make_folder(target.parent)
     write_audiobook(
         target, sample_rate=narrator.sample_rate, tracks=[("", len(sound))], blocks=[sound], tags=Tags(target.stem)
     )
+    if drawn is not None:
+        make_folder(drawn.parent)
+        write_atomic(drawn, draw(sound, narrator.sample_rate, text).encode())
     problems = {index: take.problem for index, take in takes.items()}
     audio_s = len(sound) / narrator.sample_rate
     return make_report(
@@ -113,15 +124,17 @@ def load(checkpoint: str | os.PathLike[str] | None = None, **options: Any) -> Na
     """A narrator that reads lines: `for take in load(...).read(lines)`. Options as in `rhapsode.Options`."""
     if checkpoint is not None:
         options["checkpoint"] = os.fspath(checkpoint)
-    chosen = make_options(options)
-    return find(chosen.narrator).load(chosen)
+    return _load(make_options(options))
 
 
-def lines(text: str, language: str = "en") -> list[Line]:
-    """Lines of a plain text, split as a book's are; blank lines part paragraphs. Raises `UserError` for no text."""
+def lines(text: str, language: str = "en", *, dialogue: bool = False) -> list[Line]:
+    """Lines of a plain text, split as a book's are; blank lines part paragraphs. Raises `UserError` for no text.
+
+    With `dialogue`, what is inside quotation marks makes lines of its own, for a second voice.
+    """
     text = re.sub("[\ud800-\udfff]", "\ufffd", text)  # bytes of a command line that were not UTF-8
     blocks = tuple(Block("paragraph", part.strip()) for part in text.split("\n\n") if part.strip())
-    found = split_lines(Book("", "", language, (Chapter(1, "", blocks),)))
+    found = split_lines(Book("", "", language, (Chapter(1, "", blocks),)), dialogue=dialogue)
     if not any(character.isalnum() for line in found for character in line.text):
         raise UserError(f"There is nothing to say in {text!r:.40}; a letter or a digit is the least.")
     return found
@@ -139,26 +152,35 @@ def make_options(options: dict[str, Any]) -> Options:
 # ---------------------------------------------------------------------- the steps of narrate
 
 
+def _load(options: Options) -> Narrator:
+    """The narrator, behind one that turns lines into spoken forms where it wants them."""
+    narrator = find(options.narrator).load(options)
+    if getattr(narrator, "text_form", "written") == "written":
+        return narrator
+    from rhapsode.book.spoken import spoken
+
+    return SpokenForms(narrator, spoken)
+
+
 def _check_target(target: Path, source: Path | None, overwrite: bool) -> None:
     check_suffix(target)
-    try:
-        there = target.exists()
-        same = there and source is not None and source.exists() and target.samefile(source)
-    except (OSError, ValueError) as error:  # a name that no file can have, a folder that cannot be entered
-        raise OutputError(f"{target} cannot be written: {getattr(error, 'strerror', None) or error}.") from None
-    if same:
+    itself = source is not None and _same(target, source)
+    check_free(target, "audiobook", overwrite or itself)
+    if itself:
         raise OutputError(f"{target} is the book itself; choose another name for the audiobook.")
-    if target.is_dir():
-        raise OutputError(f"{target} is a folder; name a file for the audiobook.")
-    if there and not overwrite:
-        raise OutputError(f"{target} is there already; choose another name, or replace it with --overwrite.")
 
 
-def _make_folder(folder: Path) -> None:
+def _same(target: Path, source: Path) -> bool:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"The folder {folder} cannot be made: {error.strerror or error}.") from None
+        return target.samefile(source)
+    except (OSError, ValueError):  # one of them is not there, or cannot be
+        return False
+
+
+def _check_picture(picture: Path, overwrite: bool) -> None:
+    if picture.suffix.lower() != ".svg":
+        raise OutputError(f"{picture} is to be a picture, and pictures are SVG; choose a name that ends in .svg.")
+    check_free(picture, "picture", overwrite)
 
 
 def _free_name(stem: str, suffix: str) -> Path:
@@ -169,8 +191,8 @@ def _free_name(stem: str, suffix: str) -> Path:
     return path
 
 
-def _chosen_lines(book: Book, chapters: str | int | Iterable[int] | None) -> list[Line]:
-    found = split_lines(book)
+def _chosen_lines(book: Book, chapters: str | int | Iterable[int] | None, *, dialogue: bool) -> list[Line]:
+    found = split_lines(book, dialogue=dialogue)
     if chapters is not None:
         if isinstance(chapters, str):
             numbers = parse_chapters(chapters, len(book.chapters))
@@ -251,13 +273,14 @@ def _assemble(
     titles = {chapter.number: chapter.title for chapter in book.chapters}
     tracks = plan_tracks(lines, titles, store)
     settings = narrator.settings()
+    readers = dict.fromkeys(str(settings[name]) for name in ("voice", "dialogue_voice") if settings.get(name))
     try:
         write_audiobook(
             target,
             sample_rate=narrator.sample_rate,
             tracks=[(track.title, track.samples) for track in tracks],
             blocks=stream(tracks, store),
-            tags=Tags(title=book.title, author=book.author, narrator=str(settings.get("voice") or "")),
+            tags=Tags(title=book.title, author=book.author, narrator=", ".join(readers)),
             cover=book.cover,
             progress=watch.writing,
         )

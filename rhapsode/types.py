@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 BlockKind = Literal["heading", "paragraph", "break"]
+Speaker = Literal["narration", "dialogue"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,9 @@ class Line:
     index: int  # 0-based, in reading order over the whole book
     chapter: int  # `Chapter.number`
     text: str
-    key: int  # 64 bits, from the text and how often it came before: stable when other lines change
+    key: int  # 63 bits, from the text, who says it and how often it came before: stable when other lines change
     pause_s: float = 0.0  # silence after the line
+    speaker: Speaker = "narration"  # "dialogue" only where a second voice was asked for
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,14 +17,33 @@ PACKAGE = ROOT / "rhapsode"
 
 # Room -> what it may not import at any level of indentation but inside `if TYPE_CHECKING`.
 FORBIDDEN = {
-    "engine": ("torch", "mlx", "rhapsode.qwen3", "rhapsode.book", "rhapsode.audio", "rhapsode.pipeline"),
-    "book": ("torch", "mlx", "numpy", "av", "rhapsode.qwen3", "rhapsode.audio", "rhapsode.engine", "rhapsode.pipeline"),
-    "audio": ("torch", "mlx", "rhapsode.qwen3", "rhapsode.book", "rhapsode.engine", "rhapsode.pipeline"),
-    "qwen3": ("mlx", "av", "lxml", "rich", "transformers", "rhapsode.book", "rhapsode.audio", "rhapsode.pipeline"),
-}
+    "engine": (
+        "torch", "mlx", "rhapsode.qwen3", "rhapsode.book", "rhapsode.audio", "rhapsode.pipeline", "rhapsode.verify",
+    ),
+    "book": (
+        "torch", "mlx", "numpy", "av", "rhapsode.qwen3", "rhapsode.audio", "rhapsode.engine", "rhapsode.pipeline",
+        "rhapsode.verify",
+    ),
+    "audio": (
+        "torch", "mlx", "rhapsode.qwen3", "rhapsode.book", "rhapsode.engine", "rhapsode.pipeline", "rhapsode.verify",
+    ),
+    "qwen3": (
+        "mlx", "av", "lxml", "rich", "transformers", "rhapsode.book", "rhapsode.audio", "rhapsode.pipeline",
+        "rhapsode.verify",
+    ),
+    # It hears any narrator, and knows of the engine only how long a line should take and what can be wrong with it.
+    "verify": (
+        "torch", "mlx", "transformers", "rhapsode.qwen3", "rhapsode.audio", "rhapsode.engine.decode",
+        "rhapsode.engine.lanes", "rhapsode.engine.meter", "rhapsode.engine.stepper",
+    ),
+}  # fmt: skip
 # Rooms that run from a bare checkout on a GPU machine: nothing but these and the standard library at import.
 BARE = {"engine", "qwen3"}
 BARE_PACKAGES = {"numpy", "torch", "safetensors", "tokenizers", "rhapsode"}
+
+
+def setuptools_settings() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
 
 
 def imports(file: Path, *, top_level_only: bool = False) -> set[str]:
@@ -71,10 +92,41 @@ def test_only_the_torch_room_imports_torch() -> None:
             assert (PACKAGE / "qwen3" / "torch") in file.parents, file.relative_to(ROOT)
 
 
+def test_what_makes_the_voice_is_not_part_of_the_product() -> None:
+    """`training` imports the product, never the other way round, and neither it nor the tests are shipped."""
+    for file in PACKAGE.rglob("*.py"):
+        outside = {module for module in imports(file) if module.split(".")[0] in ("training", "tests")}
+        assert not outside, f"{file.relative_to(ROOT)} imports {outside}"
+    assert setuptools_settings()["packages"]["find"] == {"include": ["rhapsode*"], "namespaces": False}
+
+
+def test_everything_that_is_no_code_is_shipped() -> None:
+    settings = setuptools_settings()
+    shipped = {
+        path
+        for package, patterns in settings["package-data"].items()
+        for pattern in patterns
+        for path in ROOT.joinpath(*package.split(".")).glob(pattern)
+    }
+    data = {ROOT / name for name in files_here() if name.startswith("rhapsode/") and not name.endswith(".py")}
+    assert data and data <= shipped, data - shipped
+    for file in PACKAGE.rglob("*.py"):
+        assert (file.parent / "__init__.py").exists(), f"{file.relative_to(ROOT)} is in no package"
+
+
 def test_importing_rhapsode_imports_no_array_library() -> None:
     check = "import sys, rhapsode; print([m for m in ('numpy', 'torch', 'mlx', 'av', 'lxml') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def files_here() -> set[str]:
+    """Paths of all files that are part of the project."""
+    tracked = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    return {name for name in tracked if (ROOT / name).exists()}
 
 
 def tree_of_readme() -> set[str]:
@@ -94,16 +146,12 @@ def tree_of_readme() -> set[str]:
 
 
 def test_the_tree_lists_what_is_there() -> None:
-    tracked = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout.split()  # fmt: skip
-    files = {name for name in tracked if (ROOT / name).exists()}
+    files = files_here()
     quiet = {name for name in files if Path(name).name.startswith((".", "__")) or name.startswith(".")}
-    # Of the tests, the tree shows folders; their files come and go.
-    quiet |= {name for name in files if re.match(r"tests/\w+/", name)}
+    # Of the tests and of the embedded checkpoint, the tree shows folders; their files come and go.
+    quiet |= {name for name in files if re.match(r"tests/\w+/|rhapsode/demo/", name)}
     folders = {f"{parent}/" for name in files for parent in Path(name).parents if str(parent) != "."}
-    folders -= {folder for folder in folders if folder.startswith(".")}
+    folders -= {folder for folder in folders if re.match(r"\.|rhapsode/demo/.", folder)}
     there = {name for name in files - quiet} | folders
     listed = tree_of_readme()
     assert listed - there == set(), "the tree lists what is not there"
@@ -134,8 +182,6 @@ def test_readme_options_exist() -> None:
 
 def test_dependencies_are_permissive_and_constrained() -> None:
     """What pyproject asks for is pinned in constraints.txt at a version that satisfies the floor."""
-    import tomllib
-
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
@@ -146,7 +192,8 @@ def test_dependencies_are_permissive_and_constrained() -> None:
         if "==" in line and not line.startswith("#")
     )
     pinned = {canonicalize_name(name): version for name, version in pins.items()}
-    for wanted in [*project["dependencies"], *project["optional-dependencies"]["dev"]]:
+    extras = project["optional-dependencies"]
+    for wanted in [*project["dependencies"], *extras["dev"], *extras["verify"]]:
         requirement = Requirement(wanted)
         version = pinned.get(canonicalize_name(requirement.name))
         assert version and requirement.specifier.contains(version), wanted

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and disks that say no: what the store and the writer share.
+"""Files that are whole or not there, names and disks that say no: what all share that write files.
 
 Knows the operating system's files, locks and errors. Knows nothing of sound.
 """
@@ -40,6 +40,27 @@ def output_error(path: Path, error: OSError) -> OutputError:
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return OutputError(f"{path} cannot be written, because {path.parent} is not a folder; make the folder first.")
     return OutputError(f"{path} cannot be read or written ({error.strerror or error}).")
+
+
+def check_free(path: Path, what: str, overwrite: bool) -> None:
+    """Raises OutputError where `what` cannot be a file called `path`: no file can have the name, a folder has it, or
+    a file is there and not to be replaced."""
+    try:
+        there, folder = path.exists(), path.is_dir()
+    except (OSError, ValueError) as error:  # a name that is too long, a folder that cannot be entered
+        raise OutputError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}.") from None
+    if folder:
+        raise OutputError(f"{path} is a folder; name a file for the {what}.")
+    if there and not overwrite:
+        raise OutputError(f"{path} is there already; choose another name, or replace it with --overwrite.")
+
+
+def make_folder(folder: Path) -> None:
+    """The folder and those above it, where they are missing. Raises OutputError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"The folder {folder} cannot be made: {error.strerror or error}.") from None
 
 
 def byte_count(number: int) -> str:

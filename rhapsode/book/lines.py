@@ -7,7 +7,8 @@ exactly one line, in order. A sentence is a line, with these exceptions:
   else within the word, into pieces of similar length;
 - a sentence under three words joins its neighbour in the paragraph, or where it is alone there the neighbouring
   paragraph: models babble after a single word. Scripts without spaces count characters instead of words;
-- a segment without any letter or digit joins its neighbour; alone in its paragraph it is a line of its own.
+- a segment without any letter or digit joins its neighbour; alone in its paragraph it is a line of its own;
+- where a second voice was asked for, a line ends where the voice changes, and joins none of the other voice.
 The title that the navigation gives a chapter is not read out: nearly every chapter begins with it as a heading,
 and where one does not, the book's text is read as it stands.
 """
@@ -23,16 +24,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rhapsode.book.clean import has_sound
+from rhapsode.book.dialogue import goes_on, split_dialogue
 from rhapsode.book.sentences import ends_within, primary_language, split_sentences
 from rhapsode.errors import UserError
-from rhapsode.types import Block, Book, Chapter, Line
+from rhapsode.types import Block, Book, Line, Speaker
 
 MAX_CHARS = 300
 _LEAST_MAX_CHARS = 40  # below this a line is no longer speech
 _FEW_WORDS = 3
 
 # Seconds of silence after a line, on top of what the voice leaves by itself.
-CLAUSE_PAUSE = 0.1  # within a sentence that was too long
+CLAUSE_PAUSE = 0.1  # within a sentence that was too long, or that two voices share
 SENTENCE_PAUSE = 0.35
 PARAGRAPH_PAUSE = 0.7
 HEADING_PAUSE = 1.0
@@ -63,40 +65,40 @@ class _Draft:
     paragraph: int
     section: int
     joins: bool = True
+    speaker: Speaker = "narration"
 
 
-def split_lines(book: Book, *, max_chars: int = MAX_CHARS) -> list[Line]:
+def split_lines(book: Book, *, max_chars: int = MAX_CHARS, dialogue: bool = False) -> list[Line]:
     """All lines of a book in reading order, indexed from 0, each of at most `max_chars` characters.
 
+    With `dialogue`, what is said inside quotation marks makes lines of its own, whose speaker is "dialogue".
     Raises UserError where `max_chars` is under 40.
     """
     if max_chars < _LEAST_MAX_CHARS:
         raise UserError(f"A line must be allowed at least {_LEAST_MAX_CHARS} characters, not {max_chars}.")
     language = primary_language(book.language)
     lines: list[Line] = []
-    seen: Counter[str] = Counter()
+    seen: Counter[tuple[Speaker, str]] = Counter()
     for chapter in book.chapters:
-        for text, pause_s in chapter_lines(chapter, language, max_chars=max_chars):
-            lines.append(Line(len(lines), chapter.number, text, line_key(text, seen[text]), pause_s))
-            seen[text] += 1
+        drafts = _join_across(_drafts(chapter.blocks, language, max_chars, dialogue), max_chars)
+        if drafts:
+            drafts[-1].pause_s = CHAPTER_PAUSE
+        for draft in drafts:
+            who, text = draft.speaker, draft.text
+            key = line_key(text, seen[who, text], who)
+            lines.append(Line(len(lines), chapter.number, text, key, draft.pause_s, who))
+            seen[who, text] += 1
     return lines
 
 
-def chapter_lines(chapter: Chapter, language: str, *, max_chars: int = MAX_CHARS) -> list[tuple[str, float]]:
-    """(text, seconds of silence after it) of each line of a chapter; `language` is a primary subtag such as 'en'."""
-    drafts = _join_across(_drafts(chapter.blocks, language, max_chars), max_chars)
-    if drafts:
-        drafts[-1].pause_s = CHAPTER_PAUSE
-    return [(draft.text, draft.pause_s) for draft in drafts]
-
-
-def line_key(text: str, before: int) -> int:
-    """63 bits of the text and how many lines with the same text stand before it in the book."""
-    digest = hashlib.blake2b(f"{before}\0{text}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+def line_key(text: str, before: int, speaker: Speaker = "narration") -> int:
+    """63 bits of the text, who says it, and how many such lines stand before it in the book."""
+    who = "" if speaker == "narration" else f"{speaker}\0"
+    digest = hashlib.blake2b(f"{who}{before}\0{text}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
 
-def _drafts(blocks: Iterable[Block], language: str, limit: int) -> list[_Draft]:
+def _drafts(blocks: Iterable[Block], language: str, limit: int, dialogue: bool) -> list[_Draft]:
     drafts: list[_Draft] = []
     section = 0
     for number, block in enumerate(blocks):
@@ -114,7 +116,8 @@ def _drafts(blocks: Iterable[Block], language: str, limit: int) -> list[_Draft]:
             parts = [_Draft(piece, CLAUSE_PAUSE, number, section, joins=False) for piece in pieces]
             parts[-1].pause_s = HEADING_PAUSE
         else:
-            parts = _paragraph(text, language, limit, number, section)
+            make = _shared_paragraph if dialogue else _paragraph
+            parts = make(text, language, limit, number, section)
             parts[-1].pause_s = SENTENCE_PAUSE if text[-1] in _GOES_ON else PARAGRAPH_PAUSE
         drafts += parts
     return drafts
@@ -128,6 +131,18 @@ def _paragraph(text: str, language: str, limit: int, number: int, section: int) 
             pause_s = SENTENCE_PAUSE if _SENTENCE_END.search(piece[-8:]) else CLAUSE_PAUSE
             drafts.append(_Draft(piece, pause_s, number, section, joins=has_sound(piece)))
         drafts[-1].pause_s = SENTENCE_PAUSE
+    return drafts
+
+
+def _shared_paragraph(text: str, language: str, limit: int, number: int, section: int) -> list[_Draft]:
+    """A paragraph in which two voices take turns."""
+    drafts: list[_Draft] = []
+    for speaker, stretch in split_dialogue(text):
+        if drafts:
+            drafts[-1].pause_s = CLAUSE_PAUSE if goes_on(drafts[-1].text, stretch) else SENTENCE_PAUSE
+        for draft in _paragraph(stretch, language, limit, number, section):
+            draft.speaker = speaker
+            drafts.append(draft)
     return drafts
 
 
@@ -167,6 +182,7 @@ def _may_join(first: _Draft, second: _Draft, limit: int) -> bool:
     return (
         first.joins
         and second.joins
+        and first.speaker == second.speaker
         and first.section == second.section
         and first.paragraph != second.paragraph
         and len(first.text) + 1 + len(second.text) <= limit

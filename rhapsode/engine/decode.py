@@ -136,7 +136,7 @@ def _problem(codes: np.ndarray, ending: Ending) -> str:
         return "not finite"
     if judge.loops(codes):
         return "loops"
-    return "no end before the cap" if ending is Ending.CAPPED else ""
+    return judge.NO_END if ending is Ending.CAPPED else ""
 
 
 def _badness(attempt: _Try) -> int:

@@ -18,7 +18,8 @@ _CAP_FACTOR, _CAP_EXTRA_S = 2.5, 2.0
 LOOP_FRAMES, LOOP_TURNS, LOOP_PERIOD = 24, 3, 25
 SILENT_PEAK = 1e-3  # -60 dB: nothing that was meant to be speech is as quiet throughout
 
-PROBLEMS = ("", "loops", "no end before the cap", "silent", "not finite")  # from good to worst
+NO_END = "no end before the cap"
+PROBLEMS = ("", "loops", NO_END, "silent", "not finite")  # from good to worst
 
 
 def expected_seconds(text: str) -> float:

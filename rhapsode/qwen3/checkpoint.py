@@ -23,6 +23,7 @@ from rhapsode.types import Sampling
 
 WEIGHTS = "model.safetensors"
 CODEC_FOLDER = "speech_tokenizer"
+CARD = "rhapsode.json"  # what a checkpoint made for us says of itself; official ones have none
 _MAX_HEADER_BYTES = 100_000_000  # the bound of the safetensors format itself
 _DTYPE_BYTES = {"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2,
                 "I32": 4, "U32": 4, "F32": 4, "I64": 8, "U64": 8, "F64": 8}  # fmt: skip

@@ -10,11 +10,11 @@ import re
 from pathlib import Path
 
 from rhapsode.errors import CheckpointError
-from rhapsode.qwen3.checkpoint import CODEC_FOLDER, WEIGHTS
+from rhapsode.qwen3.checkpoint import CARD, CODEC_FOLDER, WEIGHTS
 
 _ROOT = ("config.json", "generation_config.json", "merges.txt", "vocab.json", "tokenizer_config.json", WEIGHTS)
 _CODEC = ("config.json", WEIGHTS)
-FILES = (*_ROOT, *(f"{CODEC_FOLDER}/{name}" for name in _CODEC))
+FILES = (*_ROOT, CARD, *(f"{CODEC_FOLDER}/{name}" for name in _CODEC))
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 

@@ -1,15 +1,17 @@
-"""Qwen3-TTS as a narrator: a checkpoint and a voice, lines in, takes out.
+"""Qwen3-TTS as a narrator: a checkpoint and one voice or two, lines in, takes out.
 
-Knows how a line becomes a request and a finished reading a take. The loop is the engine's, the arithmetic the
-stepper's.
+Knows how a line becomes a request and a finished reading a take, and which checkpoint is taken where none is named.
+The loop is the engine's, the arithmetic the stepper's.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,19 +21,22 @@ from rhapsode.engine.decode import Finished, Policy, decode
 from rhapsode.engine.lanes import Reading
 from rhapsode.engine.meter import Meter
 from rhapsode.engine.stepper import Request
-from rhapsode.errors import UserError
-from rhapsode.narrator import Options, Voices
+from rhapsode.errors import CheckpointError, UserError
+from rhapsode.narrator import Options, TextForm, Voices
 from rhapsode.qwen3 import voices as voice_table
-from rhapsode.qwen3.checkpoint import Checkpoint, open_checkpoint
+from rhapsode.qwen3.checkpoint import CARD, WEIGHTS, Checkpoint, open_checkpoint
 from rhapsode.qwen3.hub import locate
-from rhapsode.qwen3.prompt import PromptMaker
+from rhapsode.qwen3.prompt import Prompt, PromptMaker
+from rhapsode.qwen3.strict import Section, read_json
 from rhapsode.qwen3.tokens import PRE_TOKENIZER, TextTokenizer
-from rhapsode.types import Line, Sampling, Take
+from rhapsode.types import Line, Sampling, Speaker, Take
 
 if TYPE_CHECKING:
     from rhapsode.qwen3.torch.load import Model
 
 SILENT_LINE_S = 0.2  # a line with nothing to say
+SPOKEN_ENGLISH = "spoken-english"
+_FULL_SIZE = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"
 
 
 def load(options: Options) -> Qwen3Narrator:
@@ -42,13 +47,18 @@ def load(options: Options) -> Qwen3Narrator:
         raise UserError(f"A line needs one try or more, not {options.tries}.")
     checkpoint = _open(options)
     # Cheap questions first: nothing heavy is loaded for a voice that does not exist.
-    language = options.language or voice_table.language_name(checkpoint.model, options.likely_language)
-    voice = voice_table.choose(checkpoint.model, options.voice, language)
+    language = options.language or voice_table.likely(checkpoint.model, options.likely_language)
+    cast: dict[Speaker, voice_table.Voice] = {
+        "narration": voice_table.choose(checkpoint.model, options.voice, language)
+    }
+    if options.dialogue_voice is not None:
+        cast["dialogue"] = voice_table.choose(checkpoint.model, options.dialogue_voice, language)
+    form = text_form(checkpoint.folder)
     sampling = checkpoint.sampling.but(**(options.sampling or {}))
     from rhapsode.qwen3.torch.load import load_model
 
     model = load_model(checkpoint, options.device, options.format)
-    return Qwen3Narrator(checkpoint, voice, sampling, model, options)
+    return Qwen3Narrator(checkpoint, cast, sampling, model, options, form)
 
 
 def voices(options: Options) -> Voices:
@@ -59,31 +69,63 @@ def voices(options: Options) -> Voices:
 
 def _open(options: Options) -> Checkpoint:
     if options.checkpoint is None:
-        raise UserError(
-            "Name a checkpoint with --checkpoint: a folder, or a Hub id such as Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice."
-        )
+        embedded = embedded_checkpoint()
+        if embedded is None:
+            raise UserError(
+                "The small embedded voice is missing from this installation; install rhapsode again, "
+                f"or name a checkpoint with --checkpoint: a folder, or a Hub id such as {_FULL_SIZE}."
+            )
+        if options.revision is not None:
+            raise UserError(f"The revision {options.revision!r} is of a Hub id; name that with --checkpoint.")
+        return open_checkpoint(embedded, "the embedded voice")
     folder = locate(options.checkpoint, revision=options.revision, offline=options.offline, token=options.token)
     return open_checkpoint(folder, options.checkpoint)
+
+
+def embedded_checkpoint() -> Path | None:
+    """The checkpoint that is part of the package; None where an installation lacks it."""
+    folder = Path(str(files("rhapsode"))) / "demo"
+    return folder if (folder / WEIGHTS).is_file() else None
+
+
+def text_form(folder: Path) -> TextForm:
+    """What a checkpoint wants to be given, from its card. Raises `CheckpointError` for a form that is not known."""
+    if not (folder / CARD).exists():
+        return "written"
+    card = Section(read_json(folder / CARD), folder / CARD)
+    form = card.text("text")
+    if form not in ("written", SPOKEN_ENGLISH):
+        raise CheckpointError(f"{folder / CARD}: text is {form!r:.60}; only 'written' or {SPOKEN_ENGLISH!r} is known.")
+    return "spoken" if form == SPOKEN_ENGLISH else "written"
 
 
 class Qwen3Narrator:
     """Implements `rhapsode.narrator.Narrator`."""
 
     def __init__(
-        self, checkpoint: Checkpoint, voice: voice_table.Voice, sampling: Sampling, model: Model, options: Options
+        self,
+        checkpoint: Checkpoint,
+        cast: Mapping[Speaker, voice_table.Voice],
+        sampling: Sampling,
+        model: Model,
+        options: Options,
+        form: TextForm = "written",
     ) -> None:
-        self.checkpoint, self.voice, self.model, self.options = checkpoint, voice, model, options
+        """`cast` has a voice for the narration, and one for the dialogue where that is not the same."""
+        self.checkpoint, self.model, self.options = checkpoint, model, options
+        self.voice, self.dialogue_voice = cast["narration"], cast.get("dialogue")
+        self.text_form: TextForm = form
         self.sample_rate = checkpoint.codec.sample_rate
         self.sampling = sampling
         self.slots = options.slots or model.default_slots
         self.seed = options.seed
         self._frame_rate = checkpoint.codec.frame_rate
         tokenizer = TextTokenizer(checkpoint.folder, checkpoint.model.first_control_token)
-        self.prompt = PromptMaker(checkpoint.model, tokenizer, voice)
+        self._prompts = {who: PromptMaker(checkpoint.model, tokenizer, voice) for who, voice in cast.items()}
         self._meter = Meter()
 
     def settings(self) -> dict[str, Any]:
-        return {
+        found = {
             "narrator": "qwen3",
             "checkpoint": self.checkpoint.identity(),
             "voice": self.voice.name,
@@ -94,17 +136,31 @@ class Qwen3Narrator:
             "pre_tokenizer": PRE_TOKENIZER,
             **asdict(self.sampling),
         }
+        # Only where they are asked for: takes of a reading without them stay good.
+        if self.dialogue_voice is not None:
+            found["dialogue_voice"] = self.dialogue_voice.name
+        if self.text_form == "spoken":
+            found["text_form"] = SPOKEN_ENGLISH
+        return found
 
     def notes(self) -> list[str]:
         found = []
+        if self.options.checkpoint is None:
+            found.append(f"Reading with the small embedded voice; --checkpoint {_FULL_SIZE} for the real one.")
         if not self.checkpoint.model.talker.speakers:
             found.append("This checkpoint has no named voice; it makes one up for every line.")
         likely = self.options.likely_language
-        if not self.options.language and likely and self.voice.language == voice_table.AUTO:
+        known = voice_table.language_name(self.checkpoint.model, likely)
+        if not self.options.language and likely and (known is None or self.voice.language == voice_table.AUTO):
+            will = "guess" if self.voice.language == voice_table.AUTO else f"read it as {self.voice.language}"
             found.append(
-                f"The book says its language is {likely!r}, which this checkpoint does not name; it will guess."
+                f"The book says its language is {likely!r}, which this checkpoint does not name; it will {will}."
             )
         return found
+
+    def prompt(self, line: Line) -> Prompt:
+        """The prompt of a line in the voice of who speaks it."""
+        return self._prompts.get(line.speaker, self._prompts["narration"])(line.text)
 
     def expected_seconds(self, line: Line) -> float:
         return judge.expected_seconds(line.text) if judge.speakable(line.text) else SILENT_LINE_S
@@ -126,7 +182,7 @@ class Qwen3Narrator:
                 yield Take(line, silence, self.sample_rate, frames=0, seed=self.seed, tries=0)
         if not spoken:
             return
-        prompts = [self.prompt(line.text) for line in spoken]
+        prompts = [self.prompt(line) for line in spoken]
         caps = [max(1, math.ceil(judge.cap_seconds(line.text) * self._frame_rate)) for line in spoken]
         stepper = self.model.stepper(
             self.sampling,

@@ -47,6 +47,15 @@ def language_name(config: ModelConfig, tag: str) -> str | None:
     return name if name in languages(config) else None
 
 
+def likely(config: ModelConfig, tag: str) -> str | None:
+    """The language of a text that says it is in `tag`, "" for nothing: the checkpoint's only one, where it has one.
+
+    Such a checkpoint was never told to find a language by itself. None: it is left to the model.
+    """
+    known = languages(config)
+    return language_name(config, tag) or (known[1] if len(known) == 2 else None)
+
+
 def choose(config: ModelConfig, name: str | None, language: str | None) -> Voice:
     """The voice of that name (None: the first one) speaking that language (None: auto).
 

@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 from rhapsode.audio import files
-from rhapsode.audio.files import PartFile, fit_name, output_error, require_space, safe_name, write_atomic
+from rhapsode.audio.files import (
+    PartFile,
+    check_free,
+    fit_name,
+    make_folder,
+    output_error,
+    require_space,
+    safe_name,
+    write_atomic,
+)
 from rhapsode.errors import OutputError
 
 
@@ -166,3 +175,22 @@ def test_names_fit_the_file_system() -> None:
     assert one != two
     assert max(len(os.fsencode(name)) for name in (one, two)) <= 255
     assert one.endswith(".takes")
+
+
+def test_where_a_file_may_be_written(tmp_path: Path) -> None:
+    there, folder = tmp_path / "there.md", tmp_path / "a" / "b"
+    check_free(there, "report", overwrite=False)
+    there.write_text("kept")
+    check_free(there, "report", overwrite=True)
+    make_folder(folder)
+    make_folder(folder)
+    for path, overwrite, said in (
+        (there, False, "there.md is there already"),
+        (folder, True, "is a folder; name a file for the report"),
+        (tmp_path / ("x" * 300), True, "cannot be written: "),
+    ):
+        with pytest.raises(OutputError, match=said):
+            check_free(path, "report", overwrite)
+    with pytest.raises(OutputError, match="cannot be made"):
+        make_folder(there / "below")
+    assert there.read_text() == "kept"

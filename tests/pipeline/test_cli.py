@@ -10,11 +10,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import rhapsode
 from rhapsode import cli
 from rhapsode.audio.wave import wav_header
+from rhapsode.progress import Progress
+from rhapsode.verify import Result
 from tests import tiny_checkpoint
 from tests.pipeline import books, fakes, processes
 
@@ -123,8 +126,6 @@ def test_checkpoints_that_are_none(run: Run, checkpoint: Path, book: Path) -> No
         (half / name).write_bytes((checkpoint / name).read_bytes())
     (book.parent / "nothing").mkdir()
     before = books.contents(book.parent)
-    for command in (["narrate", "tale.md"], ["voices"], ["say", "Good evening to you."]):
-        refused(run(*command), "Name a checkpoint with --checkpoint")
     for name, words in {
         "half": "model.safetensors is missing",
         "nothing": "config.json is missing",
@@ -242,6 +243,92 @@ def test_voices(run: Run, checkpoint: Path, tmp_path: Path) -> None:
     }
     base = tiny_checkpoint.write(tmp_path / "base", kind="base")
     assert "none; " in run("voices", "--checkpoint", base)[1]
+
+
+# ---------------------------------------------------------------------- verify
+
+
+class Whisper:
+    """Hears the same in every sound."""
+
+    name = "an ear"
+
+    def __init__(self, model: str | None) -> None:
+        self.model = model
+
+    def __call__(self, wave: np.ndarray, sample_rate: int) -> str:
+        return "Good evening, all of you."
+
+
+@pytest.fixture
+def listed(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("rhapsode.verify.find_model", lambda model: None)
+    monkeypatch.setattr("rhapsode.verify.Whisper", Whisper)
+    (here / "list.txt").write_text("# short\nGood evening to you.\nIt is late.\n# odd\nNobody came.\n")
+    return here / "list.txt"
+
+
+def test_verify(run: Run, checkpoint: Path, listed: Path) -> None:
+    common = ("verify", "--checkpoint", checkpoint, "--sentences", listed, "--device", "cpu", "--limit", 1, "--json")
+    code, out, err = run(*common, "--voice", "serena", "--voice", "ryan", "--report", "seen/it.md", "--quiet")
+    assert (code, err) == (0, "")
+    *table, last = out.splitlines()
+    figures = json.loads(last)
+    assert table[0].endswith("heard by an ear") and not any(line.startswith("{") for line in table)
+    sections = (("short", 1), ("odd", 1), ("all", 2))
+    assert [(row["voice"], row["section"], row["lines"]) for row in figures["rows"]] == [
+        (voice, section, lines) for voice in ("serena", "ryan") for section, lines in sections
+    ]
+    assert (figures["rows"][0]["words"], figures["rows"][0]["wer"]) == (4, 0.5)  # to: all of
+    report = Path("seen/it.md").read_text(encoding="utf-8")
+    assert report.startswith(table[0]) and "| serena | odd | 1 |" in report
+
+    refused(run(*common, "--report", "seen/it.md"), "seen/it.md is there already", "--overwrite")
+    assert run(*common, "--voice", "eric", "--report", "seen/it.md", "--overwrite")[0] == 0
+    assert "| eric | odd | 1 |" in Path("seen/it.md").read_text(encoding="utf-8")
+    every = json.loads(run(*common)[1].splitlines()[-1])["rows"]
+    assert list(dict.fromkeys(row["voice"] for row in every)) == ["ryan", "serena", "eric"]
+
+
+def test_verify_hands_every_option_on(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, object] = {}
+
+    def verify(**options: object) -> Result:
+        given.update(options)
+        return Result("a source", "an ear", ())
+
+    monkeypatch.setattr("rhapsode.verify.verify", verify)
+    named = {
+        "narrator": "other", "checkpoint": "some/where", "revision": "v1", "token": "t", "sentences": "list.txt",
+        "recordings": "folder", "asr": "model", "language": "en", "device": "cuda:1", "format": "bfloat16",
+    }  # fmt: skip
+    counted = {"limit": 3, "slots": 5, "seed": 7}
+    words = [word for name, value in (named | counted).items() for word in (f"--{name}", value)]
+    code, out, _ = run("verify", "--voice", "ryan", "--offline", *map(str, words))
+    assert (code, "{" in out) == (0, False)
+    assert isinstance(given.pop("progress"), Progress)
+    assert given == {**named, **counted, "voices": ["ryan"], "offline": True}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--voice", "bob"], "no voice 'bob'"),
+        (["--sentences", "none.txt"], "none.txt cannot be read"),
+        (["--limit", "0"], "--limit must be 1 or more"),
+        (["--recordings", "folder"], "a checkpoint cannot be chosen"),
+        (["--slots", "0"], "--slots must be 1 or more"),
+        (["--report", ".", "--overwrite"], "is a folder; name a file for the report"),
+    ],
+)
+def test_verify_that_cannot_be(arguments: list[str], said: str, run: Run, checkpoint: Path, listed: Path) -> None:
+    before = books.contents(listed.parent)
+    refused(run("verify", "--checkpoint", checkpoint, "--report", "it.md", *arguments), said)
+    assert books.contents(listed.parent) == before
+
+
+def test_verify_needs_an_ear(run: Run, checkpoint: Path, here: Path) -> None:
+    refused(run("verify", "--checkpoint", checkpoint, "--asr", here), "There is no model.bin in")
 
 
 def test_version(run: Run) -> None:

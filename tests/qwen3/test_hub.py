@@ -12,7 +12,7 @@ import pytest
 from huggingface_hub import constants, errors
 
 from rhapsode.errors import CheckpointError
-from rhapsode.qwen3.checkpoint import open_checkpoint
+from rhapsode.qwen3.checkpoint import CARD, open_checkpoint
 from rhapsode.qwen3.hub import FILES, locate
 
 ID = "Someone/Tiny-TTS.v1"
@@ -56,6 +56,7 @@ def refusal(*where: Any, **how: Any) -> str:
 def test_the_cache_is_found_offline(cache: Path, offline: bool) -> None:
     folder = locate(ID, offline=offline)
     assert folder == cache / MAIN
+    assert not (folder / CARD).exists(), "one that is not ours has none, and needs none"
     assert open_checkpoint(folder).codec.sample_rate == 24000
 
 
@@ -128,7 +129,7 @@ def test_what_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     assert asked == {
         "name": ID, "revision": "v2", "local_files_only": True, "token": "secret", "allow_patterns": list(FILES),
     }  # fmt: skip
-    assert {"config.json", "model.safetensors", "vocab.json", "merges.txt", "generation_config.json",
+    assert {"config.json", "model.safetensors", "vocab.json", "merges.txt", "generation_config.json", CARD,
             "speech_tokenizer/config.json", "speech_tokenizer/model.safetensors"} <= set(FILES)  # fmt: skip
     assert all(name.endswith((".json", ".txt", ".safetensors")) and "*" not in name for name in FILES)
 
