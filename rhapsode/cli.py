@@ -80,6 +80,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_machine_options(verify)
     verify.set_defaults(run=_verify)
 
+    bench = commands.add_parser("bench", help="how fast this machine is, and where the time goes", allow_abbrev=False)
+    _add_bench_options(bench)
+    bench.set_defaults(run=_bench)
+
     inspect = commands.add_parser("inspect", help="what a checkpoint holds, from its headers", allow_abbrev=False)
     inspect.add_argument("checkpoint", help="a folder or a Hub id")
     inspect.add_argument("--json", action="store_true", help="one line of JSON")
@@ -99,7 +103,7 @@ def _add_machine_options(parser: argparse.ArgumentParser) -> None:
     """How it is read and what is said of it, whatever is read."""
     parser.add_argument("--language", metavar="L", help="a name or a tag such as en (the text's; else auto)")
     parser.add_argument("--device", metavar="D", default="auto", help="cpu, cuda, cuda:1, mps (the best there is)")
-    parser.add_argument("--format", metavar="F", default="auto", help="float32 or bfloat16 (what suits the device)")
+    parser.add_argument("--format", metavar="F", default="auto", help="float32, bfloat16, int8 (what suits it)")
     parser.add_argument("--slots", metavar="N", type=int, help="lines read side by side (what suits the device)")
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="another number, another reading (0)")
     parser.add_argument("--overwrite", action="store_true", help="replace an output file that is there")
@@ -115,6 +119,23 @@ def _add_checkpoint_options(parser: argparse.ArgumentParser) -> None:
         "--checkpoint", metavar="DIR_OR_ID", help="a folder in the official layout, or a Hub id (the embedded one)"
     )
     _add_hub_options(parser)
+
+
+def _add_bench_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--shapes", metavar="NAME", help="random weights of these shapes: 1.7b, 0.6b (1.7b)")
+    parser.add_argument("--checkpoint", metavar="DIR", help="a folder in the official layout, in place of --shapes")
+    parser.add_argument("--device", metavar="D", default="auto", help="cpu, cuda, cuda:1, mps (the best there is)")
+    parser.add_argument("--format", metavar="F,F", default="auto", help="formats to compare (what suits the device)")
+    parser.add_argument("--slots", metavar="N,N", default="auto", help="lines side by side (what suits the device)")
+    parser.add_argument("--lines", metavar="N", type=int, help="lines of the book that are read (about a minute's)")
+    parser.add_argument("--schedule", metavar="S", default="refill", help="refill, sorted or book (refill)")
+    parser.add_argument("--against", metavar="WHAT", help="official: qwen-tts on the same weights and lines")
+    parser.add_argument("--repeats", metavar="N", type=int, default=3, help="measurements of the same work (3)")
+    parser.add_argument("--threads", metavar="N", type=int, help="of the processor (as torch chooses)")
+    parser.add_argument("--stages", action="store_true", help="measure each stage in a pass of its own")
+    parser.add_argument("--report", metavar="FILE.html", help="write one page with tables and plots")
+    parser.add_argument("--overwrite", action="store_true", help="replace a report that is there")
+    parser.add_argument("--json", action="store_true", help="nothing on stdout but the line of JSON that ends it")
 
 
 def _add_hub_options(parser: argparse.ArgumentParser) -> None:
@@ -216,6 +237,25 @@ def _verify(chosen: argparse.Namespace) -> None:
         write_atomic(report, markdown_table(result).encode())
     if chosen.json:
         print(json.dumps(result.as_json()))
+
+
+def _bench(chosen: argparse.Namespace) -> None:
+    from rhapsode.audio.files import check_free, make_folder, write_atomic
+    from rhapsode.bench.choices import options
+    from rhapsode.bench.page import page
+    from rhapsode.bench.run import bench
+    from rhapsode.bench.table import terminal
+
+    report = Path(chosen.report) if chosen.report is not None else None
+    if report is not None:
+        check_free(report, "report", chosen.overwrite)
+    result = bench(options(chosen))
+    if report is not None:
+        make_folder(report.parent)
+        write_atomic(report, page(result).encode())
+    if not chosen.json:
+        print(terminal(result))
+    print(json.dumps(result.as_json()))
 
 
 def _inspect(chosen: argparse.Namespace) -> None:

@@ -29,7 +29,12 @@ FORBIDDEN = {
     ),
     "qwen3": (
         "mlx", "av", "lxml", "rich", "transformers", "rhapsode.book", "rhapsode.audio", "rhapsode.pipeline",
-        "rhapsode.verify",
+        "rhapsode.verify", "rhapsode.bench",
+    ),
+    # It measures the engine and the model, not the way of a book.
+    "bench": (
+        "mlx", "av", "lxml", "rich", "rhapsode.book", "rhapsode.audio", "rhapsode.pipeline", "rhapsode.progress",
+        "rhapsode.narrator", "rhapsode.qwen3.narrator", "rhapsode.verify",
     ),
     # It hears any narrator, and knows of the engine only how long a line should take and what can be wrong with it.
     "verify": (
@@ -38,7 +43,7 @@ FORBIDDEN = {
     ),
 }  # fmt: skip
 # Rooms that run from a bare checkout on a GPU machine: nothing but these and the standard library at import.
-BARE = {"engine", "qwen3"}
+BARE = {"bench", "engine", "qwen3"}
 BARE_PACKAGES = {"numpy", "torch", "safetensors", "tokenizers", "rhapsode"}
 
 
@@ -86,10 +91,17 @@ def test_bare_rooms_need_little(room: str) -> None:
             )
 
 
-def test_only_the_torch_room_imports_torch() -> None:
+# What of the bench knows no array library but numpy: the clock, the book, its schedule, counts and pages.
+WITHOUT_TORCH = (
+    "stopwatch", "workload", "schedule", "shapes", "counts", "choices", "requests", "result", "table", "page",
+)  # fmt: skip
+
+
+def test_only_the_torch_room_and_what_measures_it_import_torch() -> None:
     for file in PACKAGE.rglob("*.py"):
         if "torch" in {module.split(".")[0] for module in imports(file)}:
-            assert (PACKAGE / "qwen3" / "torch") in file.parents, file.relative_to(ROOT)
+            assert {PACKAGE / "qwen3" / "torch", PACKAGE / "bench"} & set(file.parents), file.relative_to(ROOT)
+            assert file.parent != PACKAGE / "bench" or file.stem not in WITHOUT_TORCH, file.relative_to(ROOT)
 
 
 def test_what_makes_the_voice_is_not_part_of_the_product() -> None:

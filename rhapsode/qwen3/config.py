@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rhapsode.errors import CheckpointError
 from rhapsode.qwen3.strict import Section, read_json
@@ -170,7 +171,12 @@ class CodecConfig:
 
 def read_model_config(file: Path) -> ModelConfig:
     """The root config.json of a Qwen3-TTS-12Hz checkpoint."""
-    root = Section(read_json(file), file)
+    return model_config(read_json(file), file)
+
+
+def model_config(values: Any, file: Path) -> ModelConfig:
+    """What a root config.json holds; `file` is what errors call it."""
+    root = Section(values, file)
     root.only("model_type", "qwen3_tts")
     root.only("tokenizer_type", "qwen3_tts_tokenizer_12hz")
     kind = root.text("tts_model_type")
@@ -321,7 +327,12 @@ def _check_ids(config: ModelConfig, file: Path) -> None:
 
 def read_codec_config(file: Path) -> CodecConfig:
     """speech_tokenizer/config.json."""
-    root = Section(read_json(file), file)
+    return codec_config(read_json(file), file)
+
+
+def codec_config(values: Any, file: Path) -> CodecConfig:
+    """What a speech_tokenizer/config.json holds; `file` is what errors call it."""
+    root = Section(values, file)
     root.only("model_type", "qwen3_tts_tokenizer_12hz")
     decoder, encoder = root.section("decoder_config"), root.section("encoder_config")
     assert decoder is not None and encoder is not None

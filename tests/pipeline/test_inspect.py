@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from rhapsode import cli
+from rhapsode.bench import shapes as published
 from rhapsode.qwen3 import shapes
 from rhapsode.qwen3.config import read_codec_config, read_model_config
-from tests import real_configs
 from tests.pipeline import processes
 
 BYTES = {"BF16": 2, "F32": 4}
@@ -45,7 +45,7 @@ def write_header(path: Path, tensors: Mapping[str, shapes.Wanted], dtype: str) -
 def write_checkpoint(folder: Path, config: dict[str, Any]) -> Path:
     (folder / "speech_tokenizer").mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))
-    (folder / "speech_tokenizer/config.json").write_text(json.dumps(real_configs.CODEC))
+    (folder / "speech_tokenizer/config.json").write_text(json.dumps(published.CODEC))
     model = read_model_config(folder / "config.json")
     codec = read_codec_config(folder / "speech_tokenizer/config.json")
     write_header(folder / "model.safetensors", shapes.model_tensors(model), "BF16")
@@ -56,7 +56,7 @@ def write_checkpoint(folder: Path, config: dict[str, Any]) -> Path:
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """1.7B Base."""
-    return write_checkpoint(tmp_path_factory.mktemp("real") / "1.7B-Base", real_configs.base_17b())
+    return write_checkpoint(tmp_path_factory.mktemp("real") / "1.7B-Base", published.base_17b())
 
 
 def inspected(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -98,10 +98,10 @@ def test_bytes_and_dtypes(base: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_the_smaller_size_and_the_other_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = inspected(write_checkpoint(tmp_path / "0.6B-Base", real_configs.base_06b()), capsys)
+    found = inspected(write_checkpoint(tmp_path / "0.6B-Base", published.base_06b()), capsys)
     assert found["total"]["parameters"] - CODEC == TALKER_06B_BASE
     assert "projection" not in found["components"][2]["component"].replace("text projection", "")
-    found = inspected(write_checkpoint(tmp_path / "0.6B-Custom", real_configs.CUSTOM_06B), capsys)
+    found = inspected(write_checkpoint(tmp_path / "0.6B-Custom", published.CUSTOM_06B), capsys)
     assert found["kind"] == "custom_voice" and "speaker encoder" not in found["components"][4]["component"]
 
 
@@ -139,7 +139,7 @@ def test_it_reads_headers_only(base: Path) -> None:
 
 
 def test_a_file_that_is_cut_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write_checkpoint(tmp_path / "cut", real_configs.base_17b())
+    folder = write_checkpoint(tmp_path / "cut", published.base_17b())
     file = folder / "model.safetensors"
     os.truncate(file, file.stat().st_size - 1)
     assert cli.main(["inspect", str(folder)]) == 2

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from rhapsode.bench import shapes as published
 from rhapsode.qwen3 import shapes
 from rhapsode.qwen3.config import read_codec_config, read_model_config
 from rhapsode.qwen3.shapes import Wanted
-from tests import real_configs
 
 
 def model_tensors(folder: Path, config: dict[str, Any]) -> dict[str, Wanted]:
@@ -24,7 +24,7 @@ def model_tensors(folder: Path, config: dict[str, Any]) -> dict[str, Wanted]:
 
 def codec_tensors(folder: Path) -> dict[str, Wanted]:
     file = folder / "config.json"
-    file.write_text(json.dumps(real_configs.CODEC))
+    file.write_text(json.dumps(published.CODEC))
     return shapes.codec_tensors(read_codec_config(file))
 
 
@@ -38,10 +38,10 @@ def totals(tensors: dict[str, Wanted]) -> Counter[str]:
 @pytest.mark.parametrize(
     ("config", "tensors", "parameters"),
     [
-        (real_configs.base_06b, 478, 914_643_008),
-        (real_configs.base_17b, 480, 1_928_677_440),
+        (published.base_06b, 478, 914_643_008),
+        (published.base_17b, 480, 1_928_677_440),
         # As 0.6B Base, without the 76 tensors of the speaker encoder.
-        (lambda: real_configs.CUSTOM_06B, 402, 905_788_672),
+        (lambda: published.CUSTOM_06B, 402, 905_788_672),
     ],
     ids=["0.6B Base", "1.7B Base", "0.6B CustomVoice"],
 )
@@ -56,7 +56,7 @@ def test_the_codec(tmp_path: Path) -> None:
 
 
 def test_components_of_17b_base(tmp_path: Path) -> None:
-    model, codec = totals(model_tensors(tmp_path, real_configs.base_17b())), totals(codec_tensors(tmp_path))
+    model, codec = totals(model_tensors(tmp_path, published.base_17b())), totals(codec_tensors(tmp_path))
     assert model == {
         shapes.TRUNK: 1_409_410_048,
         shapes.TEXT: 311_164_928,
@@ -85,11 +85,11 @@ def test_components_of_17b_base(tmp_path: Path) -> None:
     ],
 )
 def test_single_tensors_of_17b_base(tmp_path: Path, name: str, shape: tuple[int, ...]) -> None:
-    assert model_tensors(tmp_path, real_configs.base_17b())[name].shape == shape
+    assert model_tensors(tmp_path, published.base_17b())[name].shape == shape
 
 
 def test_06b_projects_nothing_before_the_predictor(tmp_path: Path) -> None:
-    assert not any("small_to_mtp" in name for name in model_tensors(tmp_path, real_configs.base_06b()))
+    assert not any("small_to_mtp" in name for name in model_tensors(tmp_path, published.base_06b()))
 
 
 @pytest.mark.parametrize(

@@ -293,7 +293,7 @@ def test_a_model_that_is_not_finite_is_reported(options: Options, monkeypatch: p
         ({"device": "cuda:99"}, "no device 'cuda:99'"),
         ({"device": "cpu:1"}, "no device 'cpu:1'"),
         ({"device": ""}, "no device ''"),
-        ({"format": "float16"}, "no format 'float16'; there are float32, bfloat16 .or auto"),
+        ({"format": "float16"}, "no format 'float16'; there are float32, bfloat16, int8 .or auto"),
         ({"slots": 0}, "--slots must be 1 or more, not 0"),
         ({"slots": -3}, "--slots must be 1 or more, not -3"),
         ({"tries": 0}, "one try or more, not 0"),

@@ -13,13 +13,13 @@ from rhapsode.errors import UserError
 from rhapsode.qwen3.checkpoint import Checkpoint
 from rhapsode.qwen3.torch.codec import CodecDecoder
 from rhapsode.qwen3.torch.encoder import CodecEncoder
+from rhapsode.qwen3.torch.formats import FORMATS, has_int8
 from rhapsode.qwen3.torch.predictor import Predictor
 from rhapsode.qwen3.torch.stepper import Limits, TorchStepper
 from rhapsode.qwen3.torch.talker import Talker
 from rhapsode.qwen3.torch.weights import load_codec, load_encoder, load_talker
 from rhapsode.types import Sampling
 
-FORMATS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 DEFAULT_SLOTS = {"cpu": 16, "cuda": 64, "mps": 16}
 # Lines in one codec call. One on the CPU: nothing is gained by more, and a line's sound is then a function of its
 # codes alone, to the bit, so that a resumed book ends with the same file.
@@ -44,10 +44,19 @@ class Model:
     def codec_group(self) -> int:
         return CODEC_GROUP[self.device.split(":")[0]]
 
-    def stepper(self, sampling: Sampling, *, slots: int, prompt: int, frames: int, sample_rate: int) -> TorchStepper:
-        limits = Limits(prompt=prompt, frames=frames)
+    def stepper(
+        self, sampling: Sampling, *, slots: int, prompt: int, frames: int, sample_rate: int, scripted: bool = False
+    ) -> TorchStepper:
+        """Slots for lines of at most `prompt` rows and `frames` frames; `scripted` as `TorchStepper` has it."""
         return TorchStepper(
-            self.talker, self.predictor, self.codec, sampling, slots=slots, limits=limits, sample_rate=sample_rate
+            self.talker,
+            self.predictor,
+            self.codec,
+            sampling,
+            slots=slots,
+            limits=Limits(prompt=prompt, frames=frames),
+            sample_rate=sample_rate,
+            scripted=scripted,
         )
 
 
@@ -56,7 +65,7 @@ def load_model(checkpoint: Checkpoint, device: str, format: str) -> Model:
     device = choose_device(device)
     format = choose_format(format, device)
     place = torch.device(device)
-    talker, predictor = load_talker(checkpoint, FORMATS[format], place)
+    talker, predictor = load_talker(checkpoint, FORMATS[format], place, int8=format == "int8")
     return Model(talker, predictor, load_codec(checkpoint, place), device, format)
 
 
@@ -91,4 +100,6 @@ def choose_format(format: str, device: str) -> str:
         return "bfloat16" if device.startswith("cuda") else "float32"
     if format not in FORMATS:
         raise UserError(f"There is no format {format!r}; there are {', '.join(FORMATS)} (or auto).")
+    if format == "int8" and not (device == "cpu" and has_int8()):
+        raise UserError(f"int8 is there for the CPU with oneDNN; on {device} choose float32 or bfloat16.")
     return format

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rhapsode.qwen3.config import PredictorConfig, TalkerConfig
-from rhapsode.qwen3.torch.sampling import Draw
+from rhapsode.qwen3.torch.sampling import Choice
 from rhapsode.qwen3.torch.transformer import KV, Trunk, causal_mask
 
 
@@ -28,7 +28,7 @@ class Predictor(nn.Module):
         return KV(self.trunk.shape, slots, self.books + 1, like)
 
     def forward(
-        self, hidden: Tensor, first: Tensor, uniform: Tensor, draw: Draw, kv: KV
+        self, hidden: Tensor, first: Tensor, uniform: Tensor, draw: Choice, kv: KV
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One frame of every slot.
 

@@ -6,11 +6,14 @@ in 32-bit arithmetic that any back end can do, so that a line sounds the same in
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+# Float32 logits [n, vocab] and uniform numbers [n] in [0, 1) -> codes [n].
+Choice = Callable[[Tensor, Tensor], Tensor]
 _WORD = 0xFFFFFFFF
 
 

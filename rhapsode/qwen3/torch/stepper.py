@@ -6,8 +6,8 @@ is the engine's business.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from rhapsode.engine.stepper import Ending, Request
 from rhapsode.qwen3.prompt import Prompt
 from rhapsode.qwen3.torch.codec import CodecDecoder
 from rhapsode.qwen3.torch.predictor import Predictor
-from rhapsode.qwen3.torch.sampling import Draw, penalise, uniforms
+from rhapsode.qwen3.torch.sampling import Choice, Draw, penalise, uniforms
 from rhapsode.qwen3.torch.talker import Talker, suppressed
 from rhapsode.qwen3.torch.transformer import KEY_STEP, KV, ROW_STEP, causal_mask, round_up
 from rhapsode.types import Sampling
@@ -52,18 +52,29 @@ class TorchStepper:
         slots: int,
         limits: Limits,
         sample_rate: int,
+        scripted: bool = False,
     ) -> None:
+        """`scripted`: the end of speech is never drawn, and a line ends at its cap as if the model had ended it."""
         self.talker, self.predictor, self.codec, self.sampling = talker, predictor, codec, sampling
         self.slots, self.limits, self.sample_rate = slots, limits, sample_rate
+        self.scripted = scripted
+        # Entered around each of prefill, predictor, talker and codec: whoever measures puts a stopwatch here.
+        self.stage: Callable[[str], AbstractContextManager[None]] = _unwatched
         self.samples_per_frame = codec.config.samples_per_frame
-        self._draw = Draw(sampling.greedy, sampling.temperature, sampling.top_k, sampling.top_p)
-        self._draw_deeper = Draw(
-            sampling.predictor_greedy or sampling.greedy,
-            sampling.predictor_temperature,
-            sampling.predictor_top_k,
-            sampling.predictor_top_p,
+        self.draw_with(
+            Draw(sampling.greedy, sampling.temperature, sampling.top_k, sampling.top_p),
+            Draw(
+                sampling.predictor_greedy or sampling.greedy,
+                sampling.predictor_temperature,
+                sampling.predictor_top_k,
+                sampling.predictor_top_p,
+            ),
         )
         self._allocate()
+
+    def draw_with(self, first: Choice, deeper: Choice) -> None:
+        """How code 0 and the other codes are chosen, in place of what the sampling says."""
+        self._draw, self._draw_deeper = first, deeper
 
     @torch.inference_mode()
     def _allocate(self) -> None:
@@ -96,6 +107,8 @@ class TorchStepper:
         self.suppressed = suppressed(config, self.device)
         self.suppressed_early = self.suppressed.clone()
         self.suppressed_early[config.eos] = True
+        if self.scripted:
+            self.suppressed = self.suppressed_early
         self.books = torch.arange(config.codebooks, device=self.device)
         self._reach: dict[int, int] = {}  # positions written, of slots whose ending was not reported
         self._admissions = [0] * self.slots  # lines that a slot has had
@@ -112,7 +125,7 @@ class TorchStepper:
         voices: dict[tuple[int, ...], list[tuple[int, Request]]] = {}
         for slot, request in placements:
             voices.setdefault(_head(request.prompt), []).append((slot, request))
-        with self._few_threads():
+        with self._few_threads(), self.stage("prefill"):
             for group in voices.values():
                 longest = max(len(request.prompt) for _, request in group)
                 size = max(1, PREFILL_ROWS // round_up(longest, ROW_STEP))
@@ -220,17 +233,19 @@ class TorchStepper:
         running = self.ending == int(Ending.RUNNING)
         first = self.talker.code_embedding(self.code)
         uniform = uniforms(self.seeds, self.frame.unsqueeze(1) * len(self.books) + self.books)
-        deeper, total, peak = self.predictor(self.hidden, first, uniform[:, 1:], self._draw_deeper, self.depth_kv)
+        with self.stage("predictor"):
+            deeper, total, peak = self.predictor(self.hidden, first, uniform[:, 1:], self._draw_deeper, self.depth_kv)
         place = torch.where(running, self.frame, self.limits.frames)
         self.done[self.rows, place] = torch.cat((self.code.unsqueeze(1), deeper), 1).int()
         self.seen[self.rows, self.code] |= running
 
         positions = (self.start + self.frame).clamp(max=self.kv.length - 1)
         x = total + self._text_of_frame()
-        hidden = self._talk(x, positions)
-        self.hidden = torch.where(running.unsqueeze(1), hidden, self.hidden)
-        self.frame += running
-        self._choose(running, peak.isfinite())
+        with self.stage("talker"):
+            hidden = self._talk(x, positions)
+            self.hidden = torch.where(running.unsqueeze(1), hidden, self.hidden)
+            self.frame += running
+            self._choose(running, peak.isfinite())
         self._reach = {slot: reach + 1 for slot, reach in self._reach.items()}
 
     def _text_of_frame(self) -> Tensor:
@@ -259,7 +274,8 @@ class TorchStepper:
         logits = self.allowed(logits)
         counters = (self.frame * len(self.books)).unsqueeze(1)
         code = self._draw(logits, uniforms(self.seeds, counters).squeeze(1))
-        ending = torch.where(self.frame >= self.cap, int(Ending.CAPPED), int(Ending.RUNNING))
+        at_cap = Ending.SPOKEN if self.scripted else Ending.CAPPED
+        ending = torch.where(self.frame >= self.cap, int(at_cap), int(Ending.RUNNING))
         ending = torch.where(code == self.talker.config.eos, int(Ending.SPOKEN), ending)
         ending = torch.where(finite, ending, int(Ending.NOT_FINITE))
         self.ending = torch.where(lanes, ending, self.ending)
@@ -304,7 +320,8 @@ class TorchStepper:
             row[: len(line)] = line
         if batch.min() < 0 or batch.max() >= size:
             raise ValueError(f"codes from {batch.min()} to {batch.max()}; the codec's tables hold 0 to {size - 1}")
-        waves = self.codec(torch.from_numpy(batch).to(self.device)).float().cpu().numpy()
+        with self.stage("codec"):
+            waves = self.codec(torch.from_numpy(batch).to(self.device)).float().cpu().numpy()
         return [wave[: len(line) * self.samples_per_frame].copy() for wave, line in zip(waves, codes, strict=True)]
 
     def synchronise(self) -> None:
@@ -312,6 +329,10 @@ class TorchStepper:
             torch.cuda.synchronize(self.device)
         elif self.device.type == "mps":
             torch.mps.synchronize()
+
+
+def _unwatched(stage: str) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 def _head(prompt: Prompt) -> tuple[int, ...]:

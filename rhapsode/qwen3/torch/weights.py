@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from rhapsode.errors import CheckpointError
 from rhapsode.qwen3.checkpoint import Checkpoint, Entry
 from rhapsode.qwen3.config import DecoderConfig, EncoderConfig
+from rhapsode.qwen3.torch import formats
 from rhapsode.qwen3.torch.codec import CausalUpsample, CodecDecoder
 from rhapsode.qwen3.torch.encoder import CodecEncoder
 from rhapsode.qwen3.torch.predictor import Predictor
@@ -33,14 +34,19 @@ _UNREAD_BY_ENCODING = (
 )
 
 
-def load_talker(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device) -> tuple[Talker, Predictor]:
-    """Talker and depth predictor in `dtype` on `device`. The speaker encoder, where there is one, is not loaded."""
+def load_talker(
+    checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device, *, int8: bool = False
+) -> tuple[Talker, Predictor]:
+    """Talker and depth predictor in `dtype` on `device`. The speaker encoder, where there is one, is not loaded.
+
+    `int8`: the matrices that are read for every frame become eight bits wide, each as soon as it is there.
+    """
     with torch.device("meta"):
         talker = Talker(checkpoint.model.talker)
         predictor = Predictor(checkpoint.model.predictor, checkpoint.model.talker)
     with _Reader(checkpoint.model_file, checkpoint.model_header) as reader:
-        reader.fill(talker, talker_sources(talker), dtype, device)
-        reader.fill(predictor, predictor_sources(predictor), dtype, device)
+        reader.fill(talker, talker_sources(talker), dtype, device, int8=int8)
+        reader.fill(predictor, predictor_sources(predictor), dtype, device, int8=int8)
         reader.finish(unread=("speaker_encoder.",))
     return talker, predictor
 
@@ -245,11 +251,15 @@ class _Reader:
         self._used.add(name)
         return self._source.get_tensor(name)
 
-    def fill(self, module: nn.Module, sources: Sources, dtype: torch.dtype, device: torch.device) -> None:
+    def fill(
+        self, module: nn.Module, sources: Sources, dtype: torch.dtype, device: torch.device, *, int8: bool = False
+    ) -> None:
         """Every parameter of a module that is still without data, from the official tensors it is made of."""
         for ours, theirs in sources.items():
             parts = [self.tensor(name).to(device=device, dtype=dtype) for name in theirs]
             _put(module, ours, parts[0] if len(parts) == 1 else torch.cat(parts))
+            if int8:
+                formats.shrink(module, ours)
         empty = [name for name, parameter in module.named_parameters() if parameter.is_meta]
         if empty:
             raise RuntimeError(f"no source is known for {', '.join(empty)} of {type(module).__name__}")

@@ -1,4 +1,7 @@
-"""The published configurations, as data: 0.6B CustomVoice, the codec, and what the other sizes change of them."""
+"""The published configurations, as data: 0.6B CustomVoice, the codec, and what the other sizes change of them.
+
+Knows keys and numbers of the released config.json files. Reads no file and knows no weights.
+"""
 
 from __future__ import annotations
 
@@ -83,3 +86,14 @@ def base_17b() -> dict[str, Any]:
     config["talker_config"].update(hidden_size=2048, intermediate_size=6144)
     config["speaker_encoder_config"]["enc_dim"] = 2048
     return config
+
+
+def custom_17b() -> dict[str, Any]:
+    """1.7B CustomVoice: the named speakers over the wider talker."""
+    config = copy.deepcopy(CUSTOM_06B)
+    config["tts_model_size"] = "1b7"
+    config["talker_config"].update(hidden_size=2048, intermediate_size=6144)
+    return config
+
+
+PUBLISHED = {"1.7b": custom_17b, "0.6b": lambda: copy.deepcopy(CUSTOM_06B)}

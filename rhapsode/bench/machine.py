@@ -1,0 +1,73 @@
+"""Which machine this is and how much memory it has: what a figure is worth nothing without.
+
+Knows the operating system and torch's account of devices. Measures no speed.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+
+import torch
+
+from rhapsode.memory import peak_rss_mb
+
+
+def describe(device: str) -> dict[str, str | int]:
+    """Processor or accelerator, cores, threads, versions."""
+    found: dict[str, str | int] = {
+        "device": device,
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+    if device.startswith("cuda"):
+        found["accelerator"] = torch.cuda.get_device_name(device)
+    return found
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:  # not Linux
+        pass
+    return platform.processor() or platform.machine()
+
+
+def free_bytes(device: str) -> int | None:
+    """Memory that a model may take on a device; None where the system does not say."""
+    if device.startswith("cuda"):
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        with open("/proc/meminfo", "rb") as lines:
+            for line in lines:
+                if line.startswith(b"MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:  # not Linux
+        pass
+    return None
+
+
+def forget_peak(device: str) -> float:
+    """Let the peak begin anew from what the process holds now, where the system can do that; that size in MB."""
+    if device.startswith("cuda"):
+        torch.cuda.reset_peak_memory_stats(device)
+    try:
+        with open("/proc/self/clear_refs", "w", encoding="ascii") as control:
+            control.write("5")
+    except OSError:  # not Linux, or not allowed
+        pass
+    return peak_rss_mb()
+
+
+def peak_mb(device: str) -> dict[str, float]:
+    """The most memory held since `forget_peak`, in MB (10^6 bytes): of the process, and on the device."""
+    found = {"process": peak_rss_mb()}
+    if device.startswith("cuda"):
+        found["device"] = round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
+    return found

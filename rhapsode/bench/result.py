@@ -1,0 +1,75 @@
+"""What a measurement came to, as values, and as JSON.
+
+Knows the parts that other files measure. Measures and prints nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rhapsode.bench.counts import Counts
+from rhapsode.bench.measure import StagePass, Whole
+from rhapsode.bench.official import Against
+from rhapsode.bench.schedule import Plan
+from rhapsode.bench.sweep import Sweep
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    source: str
+    machine: dict[str, str | int]
+    book_lines: int
+    book_hash: str
+    sample_hash: str
+    frame_rate: float
+    scheduling: dict[str, dict[int, float]]  # by schedule and slots: useful share of the whole book, without a model
+    counts: Counts
+    sweep: Sweep
+    whole: Whole
+    stages: StagePass | None
+    seats: Plan  # of the sample that was read
+    peak_mb: dict[str, float]
+    against: Against | None
+    notes: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        whole, ceiling = self.whole, self.sweep.ceiling
+        found: dict[str, Any] = {
+            "source": self.source,
+            "machine": self.machine,
+            "book": {"lines": self.book_lines, "hash": self.book_hash, "sample_hash": self.sample_hash},
+            "scheduling": self.scheduling,
+            "ceiling": {**asdict(ceiling), "counts": asdict(self.counts)},
+            "formats": [
+                {
+                    "format": cell.format, "slots": cell.slots, "ms_lane_frame": _short(cell.ms_lane_frame),
+                    "spread": _short(cell.step.spread),
+                    "floor_ms": _short(1e3 * ceiling.floor_s[cell.format][cell.slots] / cell.slots),
+                }
+                for cell in self.sweep.cells
+            ],
+            "deviation": {name: asdict(value) for name, value in self.sweep.deviations.items()},
+            "weights_bytes": self.sweep.weights_bytes,
+            "whole": {
+                "format": whole.format, "slots": whole.slots, "schedule": whole.schedule, "lines": whole.lines,
+                "seconds": _short(whole.seconds.median), "spread": _short(whole.seconds.spread),
+                "runs": [_short(run) for run in whole.seconds.runs], "audio_s": _short(whole.audio_s),
+                "rtf": _short(whole.rtf), "x": _short(whole.x), "x_total": _short(whole.x_total),
+                "useful": _short(whole.useful), "steps": whole.steps, "kept_frames": whole.kept_frames,
+                "lane_frames": whole.lane_frames, "prefills": whole.prefills,
+                "kv_bytes": whole.kv_bytes,
+            },
+            "peak_mb": self.peak_mb,
+            "notes": list(self.notes),
+        }  # fmt: skip
+        if self.stages is not None:
+            found["stages"] = asdict(self.stages)
+        if self.against is not None:
+            found["against"] = self.against.as_json()
+        return found
+
+
+def _short(number: float) -> float:
+    """Five digits: more are noise."""
+    return float(f"{number:.5g}")

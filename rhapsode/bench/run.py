@@ -1,0 +1,121 @@
+"""`rhapsode bench`: the options to a result, top to bottom.
+
+Knows the order of what is measured: the schedule without a model, then each format, then the book with the fastest of
+them. Progress goes to stderr; the result is returned.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+
+from rhapsode.bench import machine
+from rhapsode.bench.choices import Options
+from rhapsode.bench.counts import count
+from rhapsode.bench.measure import BookRun
+from rhapsode.bench.official import Against, compare, require_official
+from rhapsode.bench.result import Result
+from rhapsode.bench.schedule import SCHEDULES, plan
+from rhapsode.bench.source import Source, find_source
+from rhapsode.bench.stopwatch import Clock
+from rhapsode.bench.sweep import Cell, forget, sweep
+from rhapsode.bench.workload import Workload, draw
+from rhapsode.qwen3.torch.load import DEFAULT_SLOTS, FORMATS, choose_device, choose_format
+
+# One reading of the sample takes about this long where --lines does not say how many lines are read.
+SAMPLE_S = 60.0
+CODEC_SHARE = 1.4  # the whole over talker and predictor, for that guess alone
+ROUNDS = 3  # of all slots, that a sample has at least: fewer would show little but how a book ends
+
+
+def bench(options: Options, clock: Clock = time.perf_counter, tick: Callable[[str], None] | None = None) -> Result:
+    """Everything the options ask for. Raises `UserError` for what cannot be had."""
+    source = find_source(options.shapes, options.checkpoint)
+    device = choose_device(options.device)
+    formats = tuple(dict.fromkeys(choose_format(format, device) for format in options.formats))
+    if options.against:
+        require_official()
+    before = torch.get_num_threads()
+    torch.set_num_threads(options.threads or before)
+    try:
+        return measure(source, device, formats, options, clock, tick or _to_stderr)
+    finally:
+        torch.set_num_threads(before)
+
+
+def measure(
+    source: Source, device: str, formats: Sequence[str], options: Options, clock: Clock, tick: Callable[[str], None],
+    book: Workload | None = None,
+) -> Result:  # fmt: skip
+    """As `bench`, of networks that are there; `book` in place of the fixed one."""
+    slots = tuple(dict.fromkeys(options.slots or (DEFAULT_SLOTS[device.split(":")[0]],)))
+    book = book or draw()
+    scheduling = {name: {n: plan(book, n, name).useful for n in slots} for name in SCHEDULES}
+    tick(f"the book: {len(book.lines)} lines, hash {book.hash}")
+    notes: list[str] = []
+    room = _room_for_reference(source, device, formats, notes)
+    found = sweep(source, device, formats, slots, book, repeats=options.repeats, clock=clock, compare=room, tick=tick)
+    cell = found.fastest
+    sample = book.first(options.lines or _sample(cell, book))
+    before = machine.forget_peak(device)
+    tick(f"{cell.format}, {cell.slots} slots: reading {len(sample.lines)} lines, {options.schedule}")
+    model = source.build(device, cell.format)
+    run = BookRun(model, source.model, source.codec, sample, cell.slots, options.schedule, clock)
+    whole = run.whole(options.repeats, tick)
+    peak = {"before the model": before, **machine.peak_mb(device)}
+    counts = count(source.model, source.codec)
+    stages = run.stages(whole, counts) if options.stages else None
+    against: Against | None = None
+    if options.against:
+        if options.lines is None:  # one at a time takes long: one round of all slots will do
+            sample_of_all = book.first(cell.slots)
+            run = BookRun(model, source.model, source.codec, sample_of_all, cell.slots, options.schedule, clock)
+        against = compare(run, source, options.repeats, tick)
+    del run, model
+    forget()
+    return Result(
+        source=source.name,
+        machine=machine.describe(device),
+        book_lines=len(book.lines),
+        book_hash=book.hash,
+        sample_hash=sample.hash,
+        frame_rate=source.codec.frame_rate,
+        scheduling=scheduling,
+        counts=counts,
+        sweep=found,
+        whole=whole,
+        stages=stages,
+        seats=plan(sample, cell.slots, options.schedule),
+        peak_mb=peak,
+        against=against,
+        notes=tuple(notes),
+    )
+
+
+def _sample(cell: Cell, book: Workload) -> int:
+    """Lines that take about `SAMPLE_S`, a few rounds of all slots at least."""
+    seconds_a_line = cell.ms_lane_frame / 1e3 * CODEC_SHARE * book.frames / len(book.lines)
+    return min(len(book.lines), max(ROUNDS * cell.slots, math.ceil(SAMPLE_S / seconds_a_line)))
+
+
+def _room_for_reference(source: Source, device: str, formats: Sequence[str], notes: list[str]) -> bool:
+    """Whether float32 can be built to compare with; where not, that is noted."""
+    counts = count(source.model, source.codec)
+    talker = source.model.talker
+    text = talker.text_vocab * talker.text_hidden
+    needed = 4 * (text + counts.prefill.weights + counts.predictor.weights // 4 + 2 * counts.codec.weights)
+    free = machine.free_bytes(device)
+    if free is None or needed < 0.8 * free or all(FORMATS[format] is torch.float32 for format in formats):
+        return True
+    notes.append(
+        f"no deviation is shown: float32 to compare with needs {needed / 1e9:.0f} GB, and {free / 1e9:.0f} are free."
+    )
+    return False
+
+
+def _to_stderr(message: str) -> None:
+    print(f"bench: {message}", file=sys.stderr, flush=True)

@@ -1,0 +1,130 @@
+"""The table of formats: how fast lanes step in each format, and how far its numbers are from float32's.
+
+Knows which models to build, one at a time, and what to ask of each. Prints nothing.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from rhapsode.bench.ceiling import Ceiling, copy_rate, floor, product_rate
+from rhapsode.bench.deviation import Deviation, Trace, deviation, trace
+from rhapsode.bench.measure import scripted_stepper
+from rhapsode.bench.requests import readings
+from rhapsode.bench.source import Source
+from rhapsode.bench.stopwatch import Clock, Seconds, Stopwatch
+from rhapsode.bench.workload import Script, Workload
+from rhapsode.qwen3.torch.formats import Int8Linear
+from rhapsode.qwen3.torch.load import Model
+
+REFERENCE = "float32"
+WARM_STEPS = 2
+STEPS = 4  # in each measurement
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    format: str
+    slots: int
+    step: Seconds  # of one frame of all lanes: talker, predictor and the choice of codes
+
+    @property
+    def ms_lane_frame(self) -> float:
+        return 1e3 * self.step.median / self.slots
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    ceiling: Ceiling
+    cells: tuple[Cell, ...]
+    deviations: dict[str, Deviation]  # by format; without float32 itself, and empty where there is no room for it
+    weights_bytes: dict[str, int]
+
+    @property
+    def fastest(self) -> Cell:
+        return min(self.cells, key=lambda cell: cell.ms_lane_frame)
+
+
+def sweep(
+    source: Source, device: str, formats: Sequence[str], slots: Sequence[int], workload: Workload, *,
+    repeats: int, clock: Clock, compare: bool, tick: Callable[[str], None],
+) -> Sweep:  # fmt: skip
+    """Every format at every number of slots. `compare`: whether there is room to build the float32 model too."""
+    cells: list[Cell] = []
+    rates: dict[str, float] = {}
+    floors: dict[str, dict[int, float]] = {}
+    weights: dict[str, int] = {}
+    deviations: dict[str, Deviation] = {}
+    reference: Trace | None = None
+    others = [format for format in formats if format != REFERENCE]
+    copy = copy_rate(device, Stopwatch(synchroniser(device), clock))
+    # The reference comes first; without anything to compare it is built only where it is asked for.
+    for format in ([REFERENCE] if REFERENCE in formats or (compare and others) else []) + others:
+        tick(f"{format}: making the model")
+        model = source.build(device, format)
+        if compare and others:
+            traced = trace(model, source.model, source.codec)
+            reference = reference or traced
+            if format != REFERENCE:
+                deviations[format] = deviation(traced, reference)
+        if format in formats:
+            watch = Stopwatch(synchroniser(device), clock)
+            weights[format] = weight_bytes(model)
+            rates[format], floors[format] = product_rate(model, watch), {}
+            for lanes in slots:
+                floors[format][lanes] = floor(model, lanes, watch)
+                cells.append(_cell(model, source, lanes, workload, repeats, clock))
+                tick(f"{format}, {lanes} slots: {cells[-1].ms_lane_frame:.2f} ms per lane and frame")
+        del model
+        forget()
+    return Sweep(Ceiling(copy, rates, floors), tuple(cells), deviations, weights)
+
+
+def _cell(model: Model, source: Source, lanes: int, workload: Workload, repeats: int, clock: Clock) -> Cell:
+    """Steps of lanes that all run, at the place where a line of the book has its middle."""
+    frames = WARM_STEPS + repeats * STEPS + 1
+    # Half of a line's frames stand in its prompt as text, so that attention looks as far back as in the middle.
+    lines = [workload.lines[n % len(workload.lines)] for n in range(lanes)]
+    middle = Workload(tuple(Script(line.tokens + line.frames // 2, frames) for line in lines))
+    made = readings(middle, source.model)
+    stepper = scripted_stepper(model, source.codec, made, lanes)
+    stepper.admit([(slot, reading.request) for slot, reading in enumerate(made)])
+    watch = Stopwatch(stepper.synchronise, clock)
+    for _ in range(WARM_STEPS):
+        stepper.step()
+
+    def steps() -> None:
+        for _ in range(STEPS):
+            stepper.step()
+            stepper.finished()
+
+    times = watch.repeat(steps, warm_up=0, times=repeats)
+    return Cell(model.format, lanes, Seconds(tuple(run / STEPS for run in times.runs)))
+
+
+def weight_bytes(model: Model) -> int:
+    """What all three networks are kept in: parameters, and eight-bit weights with their scales."""
+    total = 0
+    for part in (part for network in (model.talker, model.predictor, model.codec) for part in network.modules()):
+        total += sum(parameter.numel() * parameter.element_size() for parameter in part.parameters(recurse=False))
+        if isinstance(part, Int8Linear):
+            total += part.in_features * part.out_features + part.scale.numel() * part.scale.element_size()
+    return total
+
+
+def synchroniser(device: str) -> Callable[[], None]:
+    """What waits for everything that was queued on a device."""
+    if device.startswith("cuda"):
+        return lambda: torch.cuda.synchronize(device)
+    return torch.mps.synchronize if device == "mps" else lambda: None
+
+
+def forget() -> None:
+    """Let go of a model before the next one is made."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -1,0 +1,144 @@
+"""A result as lines for the terminal.
+
+Knows a `Result` and how wide columns are. Measures nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rhapsode.bench.result import Result
+from rhapsode.bench.sweep import Sweep
+
+
+def terminal(result: Result) -> str:
+    return "\n".join(_parts(result))
+
+
+def _parts(result: Result) -> Iterator[str]:
+    machine = result.machine
+    yield f"{result.source} on {machine.get('accelerator', machine['processor'])}"
+    yield "  " + ", ".join(f"{name} {machine[name]}" for name in ("device", "cores", "threads", "python", "torch"))
+    yield f"  book of {result.book_lines} lines, hash {result.book_hash}; no audio of it is kept"
+    yield ""
+    yield from _scheduling(result)
+    yield ""
+    yield from _ceiling(result)
+    yield ""
+    yield from formats(result.sweep)
+    yield ""
+    yield from _whole(result)
+    if result.stages is not None:
+        yield ""
+        yield from _stages(result)
+    if result.against is not None:
+        yield ""
+        yield from _against(result)
+    yield from (f"note: {note}" for note in result.notes)
+
+
+def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns as wide as what is in them, the first to the left and the others to the right."""
+    table = [list(head), *map(list, rows)]
+    widths = [max(len(row[n]) for row in table) for n in range(len(head))]
+    return ["  " + "  ".join(_cell(text, w, n) for n, (text, w) in enumerate(zip(row, widths, strict=True))).rstrip()
+            for row in table]  # fmt: skip
+
+
+def _cell(text: str, width: int, column: int) -> str:
+    return text.rjust(width) if column else text.ljust(width)
+
+
+def _scheduling(result: Result) -> Iterator[str]:
+    yield f"Useful frames of all {result.book_lines} lines, by schedule alone"
+    slots = sorted(next(iter(result.scheduling.values())))
+    rows = [[name, *(f"{useful[n]:.3f}" for n in slots)] for name, useful in result.scheduling.items()]
+    yield from grid(["slots", *map(str, slots)], rows)
+
+
+def _ceiling(result: Result) -> Iterator[str]:
+    ceiling, counts = result.sweep.ceiling, result.counts
+    yield "The ceiling"
+    yield f"  copy {ceiling.copy_bytes_s / 1e9:.1f} GB/s (read and written)"
+    for format, rate in ceiling.operations_s.items():
+        floors = ", ".join(
+            f"{1e3 * seconds / lanes:.2f} ms at {lanes}" for lanes, seconds in ceiling.floor_s[format].items()
+        )
+        yield f"  {format}: products {rate / 1e9:.0f} GFLOP/s; floor of a lane's frame {floors} slots"
+    yield (
+        f"  a lane's frame: talker {counts.talker.operations / 1e9:.3g}, predictor "
+        f"{counts.predictor.operations / 1e9:.3g}, codec {counts.codec.operations / 1e9:.3g} GFLOP; a step reads "
+        f"{counts.talker.weights / 1e6:.4g} and {counts.predictor.weights / 1e6:.4g} million weights"
+    )
+
+
+def formats(sweep: Sweep) -> Iterator[str]:
+    """Rows are formats, columns slots."""
+    yield "Formats: ms per lane and frame (talker, predictor, choice), and deviation from float32"
+    slots = sorted({cell.slots for cell in sweep.cells})
+    found = {(cell.format, cell.slots): cell for cell in sweep.cells}
+    rows = []
+    for format in sweep.weights_bytes:
+        far = sweep.deviations.get(format)
+        columns = [f"{found[format, n].ms_lane_frame:.3g}" for n in slots]
+        apart = [f"{100 * value:.2g}%" for value in (far.talker, far.predictor, far.codec)] if far else ["-"] * 3
+        rows.append([format, *columns, f"{sweep.weights_bytes[format] / 1e6:.0f}", *apart])
+    yield from grid(["slots", *map(str, slots), "weights, MB", "talker", "predictor", "waveform"], rows)
+
+
+def _whole(result: Result) -> Iterator[str]:
+    whole = result.whole
+    peak = ", ".join(f"{name} {size:.0f} MB" for name, size in result.peak_mb.items())
+    weights = result.sweep.weights_bytes[whole.format]
+    yield (
+        f"The book: {whole.lines} lines (hash {result.sample_hash}), {whole.audio_s:.1f} s of sound, {whole.format}, "
+        f"{whole.slots} slots, {whole.schedule}"
+    )
+    yield (
+        f"  RTF {whole.rtf:.3f}, {whole.x:.3g} x real time useful, {whole.x_total:.3g} x total "
+        f"({whole.useful:.1%} of frames useful)"
+    )
+    yield (
+        f"  median {whole.seconds.median:.2f} s of {len(whole.seconds.runs)} runs, spread {whole.seconds.spread:.1%}; "
+        f"{whole.steps} steps, {whole.prefills} prefills"
+    )
+    yield (f"  peak memory: {peak}; weights {weights / 1e6:.0f} MB, keys and values {whole.kv_bytes / 1e6:.0f} MB")
+
+
+def _stages(result: Result) -> Iterator[str]:
+    stages = result.stages
+    assert stages is not None
+    yield "Where the time goes (a pass of its own, the queue emptied on both sides of each stage)"
+    rows = [
+        [
+            row.name,
+            f"{row.seconds:.2f}",
+            f"{row.share:.1%}",
+            f"{row.ms_frame:.3g}",
+            "-" if row.bytes_s is None else f"{row.bytes_s / 1e9:.3g}",
+            "-" if row.operations_s is None else f"{row.operations_s / 1e9:.3g}",
+        ]
+        for row in stages.rows
+    ]
+    yield from grid(["stage", "s", "share", "ms/frame", "GB/s", "GFLOP/s"], rows)
+    ceiling = result.sweep.ceiling
+    rate = ceiling.operations_s[result.whole.format]
+    yield f"  ceiling: {ceiling.copy_bytes_s / 1e9:.3g} GB/s copied, {rate / 1e9:.3g} GFLOP/s in {result.whole.format}"
+    yield (
+        f"  sum of stages {stages.whole_s:.2f} s against {result.whole.seconds.median:.2f} s undisturbed: "
+        f"{stages.excess:+.1%}"
+    )
+
+
+def _against(result: Result) -> Iterator[str]:
+    against = result.against
+    assert against is not None
+    yield (
+        f"Against the official package ({against.version}, {against.lines} lines, {against.audio_s:.1f} s of sound, "
+        f"the same weights, alternating)"
+    )
+    rows = [
+        [row.name, f"{row.seconds.median:.2f}", f"{row.seconds.median / against.audio_s:.3f}", f"{row.ratio:.2f}"]
+        for row in against.rows
+    ]
+    yield from grid(["", "s", "RTF", "we are faster by"], rows)

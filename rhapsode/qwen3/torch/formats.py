@@ -1,0 +1,69 @@
+"""What the weights of talker and predictor are kept in, and the products that go with it.
+
+Knows the formats by the names that users type, and eight-bit weights. Knows no device but what a format needs of one.
+
+`int8` keeps a weight as eight bits and a scale for each of its rows, and turns each row of what comes in into eight
+bits with a scale of its own: the product is then exact in integers, so that a lane's result is the same to the bit in
+any company. Computed where the processor has eight-bit dot products, through oneDNN.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+# What rows are computed in; `int8` is about weights, its rows are those of bfloat16.
+FORMATS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.bfloat16}
+_LARGEST = 127
+_ZERO = 128  # unsigned rows are what the library is fast with
+_LEAST = 1e-12  # a row of zeros has no scale
+
+
+def has_int8() -> bool:
+    """Whether this build of PyTorch has the products that `int8` is made of."""
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.onednn, "qlinear_pointwise")
+
+
+class Int8Linear(nn.Module):
+    """A linear layer with eight-bit weights: [..., into] -> [..., out] in the type that came in."""
+
+    def __init__(self, weight: Tensor) -> None:
+        """weight [out, into] of any float type, on the CPU."""
+        super().__init__()
+        self.out_features, self.in_features = weight.shape
+        wide = weight.detach().float()
+        self.scale = (wide.abs().amax(1) / _LARGEST).clamp(min=_LEAST)
+        whole = (wide / self.scale.unsqueeze(1)).round().to(torch.int8)
+        self.packed = torch.ops.onednn.qlinear_prepack(whole, None)
+        self.points = torch.zeros(self.out_features, dtype=torch.int32)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.reshape(-1, self.in_features)
+        scale = (rows.abs().amax(1, keepdim=True).float() / _LARGEST).clamp(min=_LEAST)
+        whole = (rows / scale).round().add_(_ZERO).to(torch.uint8)
+        made = torch.ops.onednn.qlinear_pointwise(
+            whole, 1.0, _ZERO, self.packed, self.scale, self.points, None, 1.0, 0, torch.float32, "none", [], ""
+        )
+        return (made * scale).to(x.dtype).view(*x.shape[:-1], self.out_features)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_features}, {self.out_features}"
+
+
+def shrink(module: nn.Module, weight: str) -> None:
+    """Put eight bits in place of the linear layer that has a weight of this name, if every frame reads it.
+
+    Those are the layers without a bias of both trunks and the predictor's heads. The talker's head stays: it is read
+    once a frame, and chooses what is said.
+    """
+    name, _, leaf = weight.rpartition(".")
+    layer = module.get_submodule(name)
+    if leaf == "weight" and isinstance(layer, nn.Linear) and layer.bias is None and name != "head":
+        owner, _, child = name.rpartition(".")
+        setattr(module.get_submodule(owner), child, Int8Linear(layer.weight))
+
+
+def shrink_all(module: nn.Module) -> None:
+    """`shrink` for a talker or a predictor whose weights are all there."""
+    for name in [name for name, _ in module.named_parameters()]:
+        shrink(module, name)
