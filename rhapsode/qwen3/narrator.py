@@ -72,8 +72,8 @@ def _open(options: Options) -> Checkpoint:
         embedded = embedded_checkpoint()
         if embedded is None:
             raise UserError(
-                "The small embedded voice is missing from this installation; install rhapsode again, "
-                f"or name a checkpoint with --checkpoint: a folder, or a Hub id such as {_FULL_SIZE}."
+                "This installation has no embedded voice; name a checkpoint with --checkpoint: a folder, "
+                f"or a Hub id such as {_FULL_SIZE}."
             )
         if options.revision is not None:
             raise UserError(f"The revision {options.revision!r} is of a Hub id; name that with --checkpoint.")

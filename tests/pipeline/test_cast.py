@@ -91,7 +91,7 @@ def test_without_it_there_is_one_sentence(
         assert cli.main(command) == 2
         out, err = capsys.readouterr()
         assert out == "" and err.count("\n") == 1
-        assert err.startswith("rhapsode: The small embedded voice is missing") and "--checkpoint" in err
+        assert err.startswith("rhapsode: This installation has no embedded voice") and "--checkpoint" in err
     assert books.contents(book.parent) == before
 
 
