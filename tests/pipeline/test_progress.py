@@ -122,6 +122,14 @@ def test_nothing_is_divided_by_nothing(hands: Clock) -> None:
         progress.end()
 
 
+def read_until(terminal: int, last: str) -> str:
+    """What a terminal was sent up to `last`: one read hands out only what has arrived by then."""
+    screen = b""
+    while not screen.endswith(last.encode()) and len(screen) < 65536:
+        screen += os.read(terminal, 65536)
+    return screen.decode()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="terminals as POSIX has them")
 def test_a_note_does_not_run_into_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     import pty
@@ -138,7 +146,7 @@ def test_a_note_does_not_run_into_the_bar(monkeypatch: pytest.MonkeyPatch) -> No
         progress.end()
         progress.note("Another.")
         terminal.flush()
-        screen = os.read(master, 65536).decode()
+        screen = read_until(master, "Another.\r\n")
     os.close(master)
     assert "reading" in screen and "\x1b[?25l" in screen
     assert screen.rfind("\x1b[?25h") > screen.rfind("\x1b[?25l"), "the cursor is back"
