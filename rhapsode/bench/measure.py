@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
+from torch import Tensor
+
 from rhapsode.bench.counts import Counts
 from rhapsode.bench.requests import readings
 from rhapsode.bench.schedule import groups
@@ -153,12 +155,17 @@ class BookRun:
         bytes_s = operations_s = None
         if stage is not None and seconds:
             wide = self.model.talker.head.weight.element_size()  # of keys and values too, whatever the weights have
-            width = 4 if name == "codec" else 1 if self.model.format == "int8" else wide
+            width = self._codec_width() if name == "codec" else 1 if self.model.format == "int8" else wide
             rows = sum(len(r.request.prompt) - r.request.prompt.shared for r in self.readings)
             kept = self._kv_positions() * counts.kv_numbers * wide if name == "talker" else 0
             bytes_s = (calls * stage.weights * width + kept) / seconds
             operations_s = stage.operations * (rows if name == "prefill" else frames) / seconds
         return StageRow(name, seconds, seconds / whole, 1e3 * seconds / max(1, frames), bytes_s, operations_s)
+
+    def _codec_width(self) -> float:
+        """Bytes of one of the codec's weights, on average: some may be narrower than others."""
+        weights = list(self.model.codec.parameters())
+        return sum(weight.numel() * weight.element_size() for weight in weights) / sum(map(Tensor.numel, weights))
 
     def _kv_positions(self) -> int:
         """Positions that all lines together look back at, once for each frame."""

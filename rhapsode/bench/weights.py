@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rhapsode.qwen3.config import CodecConfig, ModelConfig
 from rhapsode.qwen3.torch.codec import CodecDecoder, ConvNeXt, Quantiser, SnakeBeta
 from rhapsode.qwen3.torch.formats import shrink
-from rhapsode.qwen3.torch.load import FORMATS, Model
+from rhapsode.qwen3.torch.load import FORMATS, Model, assemble
 from rhapsode.qwen3.torch.predictor import Predictor
 from rhapsode.qwen3.torch.talker import Talker
 from rhapsode.qwen3.torch.transformer import Rotary
@@ -27,7 +27,7 @@ _QUIET = 0.02  # of what is heard: the sines before it have a mean, which grows 
 
 
 def random_model(model: ModelConfig, codec: CodecConfig, device: str, format: str, seed: int = 0) -> Model:
-    """The three networks on a device: talker and predictor in `format`, the codec in float32."""
+    """The three networks on a device: talker and predictor in `format`, the codec as `assemble` has it."""
     place, deck = torch.device(device), Deck(seed)
     with torch.device("meta"):
         talker, predictor = Talker(model.talker), Predictor(model.predictor, model.talker)
@@ -35,7 +35,7 @@ def random_model(model: ModelConfig, codec: CodecConfig, device: str, format: st
     for module in (talker, predictor):
         fill(module, deck, FORMATS[format], place, int8=format == "int8")
     fill(decoder, deck, torch.float32, place)
-    return Model(talker, predictor, decoder, device, format)
+    return assemble(talker, predictor, decoder, device, format)
 
 
 class Deck:

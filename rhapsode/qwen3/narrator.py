@@ -139,6 +139,8 @@ class Qwen3Narrator:
         # Only where they are asked for: takes of a reading without them stay good.
         if self.dialogue_voice is not None:
             found["dialogue_voice"] = self.dialogue_voice.name
+        if self.model.codec_format != "float32":
+            found["codec_format"] = self.model.codec_format
         if self.text_form == "spoken":
             found["text_form"] = SPOKEN_ENGLISH
         return found

@@ -23,6 +23,7 @@ from rhapsode.bench.schedule import SCHEDULES, plan
 from rhapsode.bench.source import Source
 from rhapsode.bench.stopwatch import Clock
 from rhapsode.bench.table import terminal
+from rhapsode.qwen3.torch.mixed import TOLERANCE
 from tests.bench.conftest import BOOK
 
 
@@ -77,7 +78,7 @@ def test_deviation_is_that_of_the_format(source: Source) -> None:
     assert (same.talker, same.predictor, same.codec) == (0.0, 0.0, 0.0)
     narrow = trace(source.build("cpu", "bfloat16"), source.model, source.codec)
     apart = deviation(narrow, reference)
-    assert 1e-3 < apart.talker < 0.1 and 1e-3 < apart.predictor < 0.1 and apart.codec == 0.0
+    assert 1e-3 < apart.talker < 0.1 and 1e-3 < apart.predictor < 0.1 and apart.codec <= TOLERANCE
     assert narrow.predictor.shape == (6 * 15, 2, source.model.predictor.vocab)
     assert narrow.talker.shape == (7, 2, source.model.talker.codes)
     louder = replace(reference, wave=reference.wave * 1.5)

@@ -72,7 +72,7 @@ def test_groups_that_are_admitted_in_parts(
 ) -> None:
     """A prefill of more rows than are taken at once is made in parts, which no line can tell."""
     prompts, sounds = mode
-    monkeypatch.setattr(stepper_module, "PREFILL_ROWS", 80)
+    monkeypatch.setattr(stepper_module, "PREFILL_ROWS_CPU", 80)
     assert_same(read(tiny.model, prompts, LINES, 7), sounds, "admitted in parts")
 
 

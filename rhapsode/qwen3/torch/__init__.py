@@ -7,3 +7,4 @@ Threads that wait for each other must not spin: with another program on one of t
 import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # some 10 us: waking a sleeper for each product takes longer

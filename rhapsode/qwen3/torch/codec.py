@@ -20,10 +20,19 @@ KERNEL = 7
 
 
 class CausalConv(nn.Conv1d):
-    """A convolution that sees the present and the past only; [rows, channels, time] keeps its time."""
+    """A convolution that sees the present and the past only; [rows, channels, time] keeps its time and its type.
+
+    It computes in the type of its weight, which may be narrower than that of what comes in.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(F.pad(x, ((self.kernel_size[0] - 1) * self.dilation[0], 0)))
+        past = (self.kernel_size[0] - 1) * self.dilation[0]
+        if x.dtype == self.weight.dtype:
+            return super().forward(F.pad(x, (past, 0)))
+        padded = x.new_empty((*x.shape[:-1], past + x.shape[-1]), dtype=self.weight.dtype)
+        padded[..., :past] = 0
+        padded[..., past:] = x  # rounded on the way: one pass, not two
+        return super().forward(padded).to(x.dtype)
 
 
 class CausalUpsample(nn.Module):

@@ -38,13 +38,14 @@ class Int8Linear(nn.Module):
         self.points = torch.zeros(self.out_features, dtype=torch.int32)
 
     def forward(self, x: Tensor) -> Tensor:
-        rows = x.reshape(-1, self.in_features)
-        scale = (rows.abs().amax(1, keepdim=True).float() / _LARGEST).clamp(min=_LEAST)
-        whole = (rows / scale).round().add_(_ZERO).to(torch.uint8)
+        rows = x.reshape(-1, self.in_features).float()
+        scale = rows.abs().amax(1, keepdim=True).div_(_LARGEST).clamp_(min=_LEAST)
+        # Positive after the shift, so that the cut to whole numbers rounds.
+        whole = (rows / scale).add_(_ZERO + 0.5).to(torch.uint8)
         made = torch.ops.onednn.qlinear_pointwise(
             whole, 1.0, _ZERO, self.packed, self.scale, self.points, None, 1.0, 0, torch.float32, "none", [], ""
         )
-        return (made * scale).to(x.dtype).view(*x.shape[:-1], self.out_features)
+        return made.mul_(scale).to(x.dtype).view(*x.shape[:-1], self.out_features)
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}"

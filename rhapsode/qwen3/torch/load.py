@@ -14,6 +14,7 @@ from rhapsode.qwen3.checkpoint import Checkpoint
 from rhapsode.qwen3.torch.codec import CodecDecoder
 from rhapsode.qwen3.torch.encoder import CodecEncoder
 from rhapsode.qwen3.torch.formats import FORMATS, has_int8
+from rhapsode.qwen3.torch.mixed import has_fast_bfloat16, is_mixed, narrow
 from rhapsode.qwen3.torch.predictor import Predictor
 from rhapsode.qwen3.torch.stepper import Limits, TorchStepper
 from rhapsode.qwen3.torch.talker import Talker
@@ -35,6 +36,10 @@ class Model:
     codec: CodecDecoder
     device: str
     format: str
+
+    @property
+    def codec_format(self) -> str:
+        return "mixed" if is_mixed(self.codec) else "float32"
 
     @property
     def default_slots(self) -> int:
@@ -66,7 +71,15 @@ def load_model(checkpoint: Checkpoint, device: str, format: str) -> Model:
     format = choose_format(format, device)
     place = torch.device(device)
     talker, predictor = load_talker(checkpoint, FORMATS[format], place, int8=format == "int8")
-    return Model(talker, predictor, load_codec(checkpoint, place), device, format)
+    return assemble(talker, predictor, load_codec(checkpoint, place), device, format)
+
+
+def assemble(talker: Talker, predictor: Predictor, codec: CodecDecoder, device: str, format: str) -> Model:
+    """A model of networks that are there; a codec in float32 is narrowed where the format allows it and it is heard
+    that nothing is lost."""
+    if device == "cpu" and format != "float32" and has_fast_bfloat16():
+        narrow(codec)
+    return Model(talker, predictor, codec, device, format)
 
 
 def load_codec_encoder(checkpoint: Checkpoint, device: str) -> CodecEncoder:

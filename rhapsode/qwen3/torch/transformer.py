@@ -38,9 +38,14 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        wide = x.float()
-        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
-        return self.weight * wide.to(x.dtype)
+        return normalise(x, self.weight, self.eps)
+
+
+def normalise(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """What `RMSNorm` does, with a weight that may differ from row to row."""
+    wide = x.float()
+    wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
+    return weight * wide.to(x.dtype)
 
 
 class Rotary(nn.Module):
@@ -79,6 +84,10 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> 
     rows, heads, new, width = query.shape
     groups = heads // keys.shape[1]
     if query.dtype != torch.float32 or query.device.type != "cpu":
+        if new == 1:  # the queries of a group as rows of one head: each key is then read once
+            query = query.view(rows, heads // groups, groups, width)
+            out = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
+            return out.reshape(rows, new, heads * width)
         out = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=groups > 1)
         return out.transpose(1, 2).reshape(rows, new, heads * width)
     # Written out, since the library's kernel splits work over threads in a way that depends on the batch.
@@ -108,15 +117,22 @@ class Block(nn.Module):
         self.scale_attention = nn.Parameter(torch.ones(shape.hidden)) if shape.layer_scale else None
         self.scale_mlp = nn.Parameter(torch.ones(shape.hidden)) if shape.layer_scale else None
 
+    def _norm_heads(self, heads: Tensor) -> Tensor:
+        """Queries and keys [..., heads + kv_heads, head_dim] through their norms, in one pass over both."""
+        shape, queries, keys = self.shape, self.norm_q, self.norm_k
+        if not (isinstance(queries, RMSNorm) and isinstance(keys, RMSNorm)):
+            return heads
+        weight = torch.cat((queries.weight.expand(shape.heads, -1), keys.weight.expand(shape.kv_heads, -1)))
+        return normalise(heads, weight, queries.eps)
+
     def forward(
         self, x: Tensor, layer: int, turn: tuple[Tensor, Tensor], mask: Tensor | None, remember: Remember
     ) -> Tensor:
         """x [rows, new, hidden] -> the same shape."""
         shape, (rows, new, _) = self.shape, x.shape
         heads = self.qkv(self.norm_in(x)).view(rows, new, shape.heads + 2 * shape.kv_heads, shape.head_dim)
-        query, key, value = heads.split((shape.heads, shape.kv_heads, shape.kv_heads), dim=2)
-        query = rotate(self.norm_q(query).transpose(1, 2), *turn)
-        key = rotate(self.norm_k(key).transpose(1, 2), *turn)
+        both, value = heads.split((shape.heads + shape.kv_heads, shape.kv_heads), dim=2)
+        query, key = rotate(self._norm_heads(both).transpose(1, 2), *turn).split((shape.heads, shape.kv_heads), dim=1)
         keys, values = remember(layer, key, value.transpose(1, 2))
         mixed = self.out(attend(query, keys, values, mask))
         x = x + (mixed if self.scale_attention is None else mixed * self.scale_attention)
