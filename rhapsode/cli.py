@@ -18,6 +18,10 @@ from rhapsode import __version__
 from rhapsode.errors import UserError
 from rhapsode.narrator import DEFAULT
 
+_FORMAT_HELP = (
+    "float32, bfloat16, int8, auto: the fastest that bench measured here, whose logits are at most 5%% (bfloat16) or "
+    "10%% (int8) of their spread from float32 and the sound 0.5%% of its peak; unmeasured what suits the device (auto)"
+)
 _JSON_KEYS = ("out", "audio_s", "wall_s", "rtf", "lines", "useful", "retakes", "bad_lines", "peak_rss_mb")
 
 
@@ -102,9 +106,10 @@ def _add_voice_options(parser: argparse.ArgumentParser) -> None:
 def _add_machine_options(parser: argparse.ArgumentParser) -> None:
     """How it is read and what is said of it, whatever is read."""
     parser.add_argument("--language", metavar="L", help="a name or a tag such as en (the text's; else auto)")
-    parser.add_argument("--device", metavar="D", default="auto", help="cpu, cuda, cuda:1, mps (the best there is)")
-    parser.add_argument("--format", metavar="F", default="auto", help="float32, bfloat16, int8 (what suits it)")
+    parser.add_argument("--device", metavar="D", default="auto", help="cpu, cuda, cuda:1, mps, mlx (the best there is)")
+    parser.add_argument("--format", metavar="F", default="auto", help=_FORMAT_HELP)
     parser.add_argument("--slots", metavar="N", type=int, help="lines read side by side (what suits the device)")
+    parser.add_argument("--threads", metavar="N", type=int, help="of the processor (as many as it is given cores)")
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="another number, another reading (0)")
     parser.add_argument("--overwrite", action="store_true", help="replace an output file that is there")
     parser.add_argument("--json", action="store_true", help="end stdout with one line of JSON")
@@ -122,7 +127,7 @@ def _add_checkpoint_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_bench_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--shapes", metavar="NAME", help="random weights of these shapes: 1.7b, 0.6b (1.7b)")
+    parser.add_argument("--shapes", metavar="NAME", help="random weights of these shapes: 1.7b, 0.6b, demo (1.7b)")
     parser.add_argument("--checkpoint", metavar="DIR", help="a folder in the official layout, in place of --shapes")
     parser.add_argument("--device", metavar="D", default="auto", help="cpu, cuda, cuda:1, mps (the best there is)")
     parser.add_argument("--format", metavar="F,F", default="auto", help="formats to compare (what suits the device)")
@@ -131,7 +136,8 @@ def _add_bench_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--schedule", metavar="S", default="refill", help="refill, sorted or book (refill)")
     parser.add_argument("--against", metavar="WHAT", help="official: qwen-tts on the same weights and lines")
     parser.add_argument("--repeats", metavar="N", type=int, default=3, help="measurements of the same work (3)")
-    parser.add_argument("--threads", metavar="N", type=int, help="of the processor (as torch chooses)")
+    parser.add_argument("--threads", metavar="N", type=int, help="of the processor (as many as it is given cores)")
+    parser.add_argument("--no-remember", action="store_true", help="do not keep the table for --format auto")
     parser.add_argument("--stages", action="store_true", help="measure each stage in a pass of its own")
     parser.add_argument("--report", metavar="FILE.html", help="write one page with tables and plots")
     parser.add_argument("--overwrite", action="store_true", help="replace a report that is there")
@@ -149,7 +155,7 @@ def _options(chosen: argparse.Namespace, *names: str) -> dict[str, Any]:
 
 
 _CHECKPOINT_OPTIONS = ("narrator", "checkpoint", "revision", "offline", "token")
-_READING_OPTIONS = (*_CHECKPOINT_OPTIONS, "language", "device", "format", "slots", "seed")
+_READING_OPTIONS = (*_CHECKPOINT_OPTIONS, "language", "device", "format", "slots", "seed", "threads")
 _VOICE_OPTIONS = (*_READING_OPTIONS, "voice", "dialogue_voice")
 
 

@@ -31,8 +31,10 @@ class Options:
     dialogue_voice: str | None = None  # reads what is inside quotation marks; None: the same voice as all else
     language: str | None = None  # name or BCP 47 tag; "auto": the model finds it itself; None: `likely_language`
     likely_language: str = ""  # what the book says of itself; taken if the model speaks it
-    device: str = "auto"  # cpu, cuda, cuda:1, mps
-    format: str = "auto"  # float32, bfloat16
+    device: str = "auto"  # cpu, cuda, cuda:1, mps, mlx
+    format: str = "auto"  # float32, bfloat16, int8
+    begun: tuple[Mapping[str, Any], ...] = ()  # settings of readings of the same book that have takes; auto goes on so
+    threads: int | None = None  # of the processor; None: what suits it
     slots: int | None = None  # lanes side by side; None: what suits the device
     seed: int = 0
     sampling: Mapping[str, Any] | None = None  # fields of `Sampling` to change

@@ -21,7 +21,7 @@ from rhapsode.audio.draw import draw
 from rhapsode.audio.files import check_free, make_folder, require_space, write_atomic
 from rhapsode.audio.marks import Tags
 from rhapsode.audio.picture import cover_problem
-from rhapsode.audio.takes import TakeStore, takes_folder
+from rhapsode.audio.takes import TakeStore, begun_settings, takes_folder
 from rhapsode.audio.wave import to_pcm
 from rhapsode.book import read_book, split_lines
 from rhapsode.errors import BookError, OutputError, UserError
@@ -58,7 +58,7 @@ def narrate(
 
     text = read_book(source)
     lines = _chosen_lines(text, chapters, dialogue=chosen.dialogue_voice is not None)
-    narrator = _load(replace(chosen, likely_language=text.language))
+    narrator = _load(replace(chosen, likely_language=text.language, begun=begun_settings(takes_folder(target))))
     for note in (*text.notes, *_cover_notes(text), *narrator.notes()):
         watch.note(note)
 

@@ -61,6 +61,19 @@ def settings_digest(settings: Mapping[str, Setting]) -> str:
     return hashlib.blake2b(_canonical(settings), digest_size=8).hexdigest()
 
 
+def begun_settings(folder: Path) -> tuple[dict[str, Any], ...]:
+    """Settings of the readings in a folder of takes that have sound, those with most of it first."""
+    found: list[tuple[int, str, dict[str, Any]]] = []
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            with contextlib.suppress(OSError, ValueError, RecursionError):
+                settings = json.loads(Path(entry.path, "settings.json").read_bytes())
+                takes = sum(file.name.endswith(".wav") for file in os.scandir(entry.path))
+                if takes and isinstance(settings, dict):
+                    found.append((-takes, entry.name, settings))
+    return tuple(settings for _, _, settings in sorted(found, key=lambda one: one[:2]))
+
+
 class TakeStore:
     """The takes made with one set of settings. Memory: a small record for each line, never its sound.
 

@@ -26,8 +26,9 @@ class Options:
     schedule: str = "refill"
     against: str | None = None
     repeats: int = 3
-    threads: int | None = None  # None: as torch chooses
+    threads: int | None = None  # None: what suits the processor
     stages: bool = False
+    remember: bool = False
 
     def __post_init__(self) -> None:
         for name, value in (
@@ -61,6 +62,7 @@ def options(chosen: Namespace) -> Options:
         against=chosen.against,
         repeats=chosen.repeats,
         threads=chosen.threads,
+        remember=not chosen.no_remember,
         stages=chosen.stages or chosen.report is not None,
     )
 

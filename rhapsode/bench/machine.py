@@ -5,20 +5,21 @@ Knows the operating system and torch's account of devices. Measures no speed.
 
 from __future__ import annotations
 
-import os
 import platform
 
 import torch
 
 from rhapsode.memory import peak_rss_mb
+from rhapsode.qwen3.torch.remembered import processor
+from rhapsode.qwen3.torch.threads import cores
 
 
 def describe(device: str) -> dict[str, str | int]:
     """Processor or accelerator, cores, threads, versions."""
     found: dict[str, str | int] = {
         "device": device,
-        "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "processor": processor(),
+        "cores": cores(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -26,17 +27,6 @@ def describe(device: str) -> dict[str, str | int]:
     if device.startswith("cuda"):
         found["accelerator"] = torch.cuda.get_device_name(device)
     return found
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:  # not Linux
-        pass
-    return platform.processor() or platform.machine()
 
 
 def free_bytes(device: str) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rhapsode.bench.beside import Beside
 from rhapsode.bench.counts import Counts
 from rhapsode.bench.measure import StagePass, Whole
 from rhapsode.bench.official import Against
@@ -30,8 +31,20 @@ class Result:
     stages: StagePass | None
     seats: Plan  # of the sample that was read
     peak_mb: dict[str, float]
+    beside: Beside | None  # with the stages
     against: Against | None
     notes: tuple[str, ...]
+
+    def memory(self) -> dict[str, float]:
+        """Bytes of weights, of keys and values, and of the peak above what was held before the model was made.
+
+        `over`: the peak without keys and values, over the weights.
+        """
+        key = "device" if "device" in self.peak_mb else "process"
+        before = 0.0 if key == "device" else self.peak_mb["before the model"]
+        weights, kv = self.sweep.weights_bytes[self.whole.format], self.whole.kv_bytes
+        peak = 1e6 * (self.peak_mb[key] - before)
+        return {"weights": weights, "kv": kv, "peak": peak, "over": _short((peak - kv) / weights)}
 
     def as_json(self) -> dict[str, Any]:
         whole, ceiling = self.whole, self.sweep.ceiling
@@ -61,10 +74,13 @@ class Result:
                 "kv_bytes": whole.kv_bytes,
             },
             "peak_mb": self.peak_mb,
+            "memory": self.memory(),
             "notes": list(self.notes),
         }  # fmt: skip
         if self.stages is not None:
             found["stages"] = asdict(self.stages)
+        if self.beside is not None:
+            found["beside"] = {**asdict(self.beside), "everything_s": whole.seconds.median + self.beside.seconds}
         if self.against is not None:
             found["against"] = self.against.as_json()
         return found

@@ -10,10 +10,13 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import date
 
 import torch
 
 from rhapsode.bench import machine
+from rhapsode.bench.beside import beside
 from rhapsode.bench.choices import Options
 from rhapsode.bench.counts import count
 from rhapsode.bench.measure import BookRun
@@ -22,9 +25,11 @@ from rhapsode.bench.result import Result
 from rhapsode.bench.schedule import SCHEDULES, plan
 from rhapsode.bench.source import Source, find_source
 from rhapsode.bench.stopwatch import Clock
-from rhapsode.bench.sweep import Cell, forget, sweep
+from rhapsode.bench.sweep import REFERENCE, Cell, Sweep, forget, sweep
 from rhapsode.bench.workload import Workload, draw
-from rhapsode.qwen3.torch.load import DEFAULT_SLOTS, FORMATS, choose_device, choose_format
+from rhapsode.qwen3.torch.load import DEFAULT_SLOTS, FORMATS, choose_device
+from rhapsode.qwen3.torch.remembered import Measured, pick_format, remember
+from rhapsode.qwen3.torch.threads import use_threads
 
 # One reading of the sample takes about this long where --lines does not say how many lines are read.
 SAMPLE_S = 60.0
@@ -36,13 +41,19 @@ def bench(options: Options, clock: Clock = time.perf_counter, tick: Callable[[st
     """Everything the options ask for. Raises `UserError` for what cannot be had."""
     source = find_source(options.shapes, options.checkpoint)
     device = choose_device(options.device)
-    formats = tuple(dict.fromkeys(choose_format(format, device) for format in options.formats))
+    slots = (options.slots or (DEFAULT_SLOTS[device.split(":")[0]],))[0]
+    picked = [pick_format(format, device, source.model, slots) for format in options.formats]
+    formats = tuple(dict.fromkeys(one.format for one in picked))
     if options.against:
         require_official()
     before = torch.get_num_threads()
-    torch.set_num_threads(options.threads or before)
+    use_threads(options.threads)
     try:
-        return measure(source, device, formats, options, clock, tick or _to_stderr)
+        result = measure(source, device, formats, options, clock, tick or _to_stderr)
+        notes = [one.note for one in picked if one.note]
+        if options.remember:
+            notes += _remember(result.sweep, source, device, trained=options.checkpoint is not None)
+        return replace(result, notes=(*notes, *result.notes))
     finally:
         torch.set_num_threads(before)
 
@@ -69,6 +80,9 @@ def measure(
     peak = {"before the model": before, **machine.peak_mb(device)}
     counts = count(source.model, source.codec)
     stages = run.stages(whole, counts) if options.stages else None
+    apart = beside(sample, source.codec.sample_rate, source.codec.frame_rate, clock) if options.stages else None
+    if options.stages and apart is None:
+        notes.append("text and container are not measured: what reads books and writes audio is not installed.")
     against: Against | None = None
     if options.against:
         if options.lines is None:  # one at a time takes long: one round of all slots will do
@@ -91,9 +105,30 @@ def measure(
         stages=stages,
         seats=plan(sample, cell.slots, options.schedule),
         peak_mb=peak,
+        beside=apart,
         against=against,
         notes=tuple(notes),
     )
+
+
+def _remember(found: Sweep, source: Source, device: str, *, trained: bool) -> list[str]:
+    """Keep the table for `auto`, where it compares anything; notes of what became of it."""
+    tables: dict[int, dict[str, Measured]] = {}
+    for cell in found.cells:
+        far = found.deviations.get(cell.format)
+        if cell.format == REFERENCE:
+            tables.setdefault(cell.slots, {})[cell.format] = Measured(cell.ms_lane_frame, 0.0, 0.0, 0.0)
+        elif far is not None:
+            one = Measured(cell.ms_lane_frame, far.talker, far.predictor, far.codec)
+            tables.setdefault(cell.slots, {})[cell.format] = one
+    tables = {slots: formats for slots, formats in tables.items() if len(formats) > 1}
+    if not tables:  # one format compares nothing
+        return []
+    try:
+        remember(device, source.model, tables, date.today().isoformat(), trained=trained)
+    except OSError as error:
+        return [f"the table of formats is not remembered: {error.strerror or error}."]
+    return ["the table of formats is remembered for --format auto on this machine."]
 
 
 def _sample(cell: Cell, book: Workload) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from rhapsode.qwen3.checkpoint import CODEC_FOLDER, open_checkpoint
 from rhapsode.qwen3.config import CodecConfig, ModelConfig, codec_config, model_config
 from rhapsode.qwen3.strict import read_json
 from rhapsode.qwen3.torch.load import Model, load_model
+
+DEMO = "demo"  # the shapes of the embedded voice
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,13 @@ def find_source(shapes: str | None, checkpoint: str | None) -> Source:
             lambda: (read_json(folder / "config.json"), read_json(folder / CODEC_FOLDER / "config.json")),
         )
     name = shapes or next(iter(PUBLISHED))
+    if name == DEMO:
+        folder = Path(str(files("rhapsode"))) / "demo"
+        if not (folder / "config.json").is_file():
+            raise UserError("This installation has no embedded voice, so there are no shapes demo; try 1.7b or 0.6b.")
+        return random_source(
+            "demo, random weights", read_json(folder / "config.json"), read_json(folder / CODEC_FOLDER / "config.json")
+        )
     if name not in PUBLISHED:
-        raise UserError(f"There are no shapes {name!r}; there are {', '.join(PUBLISHED)}.")
+        raise UserError(f"There are no shapes {name!r}; there are {', '.join((*PUBLISHED, DEMO))}.")
     return random_source(f"{name}, random weights", PUBLISHED[name](), CODEC)

@@ -31,6 +31,8 @@ def _parts(result: Result) -> Iterator[str]:
     if result.stages is not None:
         yield ""
         yield from _stages(result)
+    if result.beside is not None and result.stages is not None:
+        yield from _beside(result)
     if result.against is not None:
         yield ""
         yield from _against(result)
@@ -102,7 +104,8 @@ def _whole(result: Result) -> Iterator[str]:
         f"  median {whole.seconds.median:.2f} s of {len(whole.seconds.runs)} runs, spread {whole.seconds.spread:.1%}; "
         f"{whole.steps} steps, {whole.prefills} prefills"
     )
-    yield (f"  peak memory: {peak}; weights {weights / 1e6:.0f} MB, keys and values {whole.kv_bytes / 1e6:.0f} MB")
+    yield f"  peak memory: {peak}; weights {weights / 1e6:.0f} MB, keys and values {whole.kv_bytes / 1e6:.0f} MB"
+    yield f"  peak of the model without keys and values: {result.memory()['over']:.2f} x its weights"
 
 
 def _stages(result: Result) -> Iterator[str]:
@@ -130,6 +133,19 @@ def _stages(result: Result) -> Iterator[str]:
     )
 
 
+def _beside(result: Result) -> Iterator[str]:
+    beside, stages = result.beside, result.stages
+    assert beside is not None and stages is not None
+    whole = result.whole.seconds.median + beside.seconds
+    both = stages.whole_s + beside.seconds
+    yield (
+        f"Beside the model: text {beside.text_s:.2f} s ({beside.text_s / both:.1%}), container "
+        f"{beside.container_s:.2f} s ({beside.container_s / both:.1%}), "
+        f"{beside.lines} lines of made-up text and {beside.audio_s:.0f} s of M4B"
+    )
+    yield f"  everything {whole:.2f} s; sum of all stages {both:.2f} s: {both / whole - 1:+.1%}"
+
+
 def _against(result: Result) -> Iterator[str]:
     against = result.against
     assert against is not None
@@ -142,3 +158,4 @@ def _against(result: Result) -> Iterator[str]:
         for row in against.rows
     ]
     yield from grid(["", "s", "RTF", "we are faster by"], rows)
+    yield "  s: median; RTF: seconds for a second of sound; the last column is the row's seconds over ours"

@@ -24,6 +24,7 @@ from rhapsode.engine.stepper import Request
 from rhapsode.errors import CheckpointError, UserError
 from rhapsode.narrator import Options, TextForm, Voices
 from rhapsode.qwen3 import voices as voice_table
+from rhapsode.qwen3.backends import MLX, backend_of
 from rhapsode.qwen3.checkpoint import CARD, WEIGHTS, Checkpoint, open_checkpoint
 from rhapsode.qwen3.hub import locate
 from rhapsode.qwen3.prompt import Prompt, PromptMaker
@@ -32,10 +33,12 @@ from rhapsode.qwen3.tokens import PRE_TOKENIZER, TextTokenizer
 from rhapsode.types import Line, Sampling, Speaker, Take
 
 if TYPE_CHECKING:
+    from rhapsode.qwen3.mlx.load import Model as MlxModel
     from rhapsode.qwen3.torch.load import Model
 
 SILENT_LINE_S = 0.2  # a line with nothing to say
 SPOKEN_ENGLISH = "spoken-english"
+_FORMATS = ("format", "codec_format")  # settings that a machine may choose
 _FULL_SIZE = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"
 
 
@@ -43,6 +46,8 @@ def load(options: Options) -> Qwen3Narrator:
     """A narrator as the options ask for. Raises `UserError` for anything that cannot be had."""
     if options.slots is not None and options.slots < 1:
         raise UserError(f"--slots must be 1 or more, not {options.slots}.")
+    if options.threads is not None and options.threads < 1:
+        raise UserError(f"--threads must be 1 or more, not {options.threads}.")
     if options.tries < 1:
         raise UserError(f"A line needs one try or more, not {options.tries}.")
     checkpoint = _open(options)
@@ -55,10 +60,24 @@ def load(options: Options) -> Qwen3Narrator:
         cast["dialogue"] = voice_table.choose(checkpoint.model, options.dialogue_voice, language)
     form = text_form(checkpoint.folder)
     sampling = checkpoint.sampling.but(**(options.sampling or {}))
-    from rhapsode.qwen3.torch.load import load_model
+    if backend_of(options.device) == MLX:
+        if options.threads is not None:
+            raise UserError("--threads is for the CPU through PyTorch; MLX takes the threads it wants: leave it out.")
+        from rhapsode.qwen3.mlx.load import load_model as load_mlx
 
-    model = load_model(checkpoint, options.device, options.format)
-    return Qwen3Narrator(checkpoint, cast, sampling, model, options, form)
+        return Qwen3Narrator(checkpoint, cast, sampling, load_mlx(checkpoint, options.format), options, form)
+    from rhapsode.qwen3.torch.load import load_model
+    from rhapsode.qwen3.torch.remembered import pick_format
+    from rhapsode.qwen3.torch.threads import use_threads
+
+    use_threads(options.threads)
+    begun: list[Mapping[str, Any]] = []
+    if options.begun:
+        TextTokenizer(checkpoint.folder, checkpoint.model.first_control_token)  # says what is missing
+        begun = _same_but_format(options.begun, _fixed_settings(checkpoint, cast, sampling, options, form))
+    chosen = pick_format(options.format, options.device, checkpoint.model, options.slots, begun)
+    model = load_model(checkpoint, options.device, chosen.format)
+    return Qwen3Narrator(checkpoint, cast, sampling, model, options, form, chosen.note)
 
 
 def voices(options: Options) -> Voices:
@@ -99,6 +118,37 @@ def text_form(folder: Path) -> TextForm:
     return "spoken" if form == SPOKEN_ENGLISH else "written"
 
 
+def _fixed_settings(
+    checkpoint: Checkpoint,
+    cast: Mapping[Speaker, voice_table.Voice],
+    sampling: Sampling,
+    options: Options,
+    form: TextForm,
+) -> dict[str, Any]:
+    """All that the sound of a line depends on, but the format."""
+    found = {
+        "narrator": "qwen3",
+        "checkpoint": checkpoint.identity(),
+        "voice": cast["narration"].name,
+        "language": cast["narration"].language,
+        "seed": options.seed,
+        "tries": options.tries,
+        "pre_tokenizer": PRE_TOKENIZER,
+        **asdict(sampling),
+    }
+    # Only where they are asked for: takes of a reading without them stay good.
+    if "dialogue" in cast:
+        found["dialogue_voice"] = cast["dialogue"].name
+    if form == "spoken":
+        found["text_form"] = SPOKEN_ENGLISH
+    return found
+
+
+def _same_but_format(begun: Iterable[Mapping[str, Any]], fixed: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Those readings that only their format may keep apart from one with these settings."""
+    return [one for one in begun if {name: one[name] for name in one if name not in _FORMATS} == fixed]
+
+
 class Qwen3Narrator:
     """Implements `rhapsode.narrator.Narrator`."""
 
@@ -107,12 +157,16 @@ class Qwen3Narrator:
         checkpoint: Checkpoint,
         cast: Mapping[Speaker, voice_table.Voice],
         sampling: Sampling,
-        model: Model,
+        model: Model | MlxModel,
         options: Options,
         form: TextForm = "written",
+        note: str = "",
     ) -> None:
-        """`cast` has a voice for the narration, and one for the dialogue where that is not the same."""
-        self.checkpoint, self.model, self.options = checkpoint, model, options
+        """`cast` has a voice for the narration, and one for the dialogue where that is not the same.
+
+        `note`: why the model has this format.
+        """
+        self.checkpoint, self.model, self.options, self._note = checkpoint, model, options, note
         self.voice, self.dialogue_voice = cast["narration"], cast.get("dialogue")
         self.text_form: TextForm = form
         self.sample_rate = checkpoint.codec.sample_rate
@@ -122,31 +176,20 @@ class Qwen3Narrator:
         self._frame_rate = checkpoint.codec.frame_rate
         tokenizer = TextTokenizer(checkpoint.folder, checkpoint.model.first_control_token)
         self._prompts = {who: PromptMaker(checkpoint.model, tokenizer, voice) for who, voice in cast.items()}
+        self._fixed = _fixed_settings(checkpoint, cast, sampling, options, form)
         self._meter = Meter()
 
     def settings(self) -> dict[str, Any]:
-        found = {
-            "narrator": "qwen3",
-            "checkpoint": self.checkpoint.identity(),
-            "voice": self.voice.name,
-            "language": self.voice.language,
-            "format": self.model.format,
-            "seed": self.seed,
-            "tries": self.options.tries,
-            "pre_tokenizer": PRE_TOKENIZER,
-            **asdict(self.sampling),
-        }
-        # Only where they are asked for: takes of a reading without them stay good.
-        if self.dialogue_voice is not None:
-            found["dialogue_voice"] = self.dialogue_voice.name
+        found = {**self._fixed, "format": self.model.format}
         if self.model.codec_format != "float32":
             found["codec_format"] = self.model.codec_format
-        if self.text_form == "spoken":
-            found["text_form"] = SPOKEN_ENGLISH
         return found
 
     def notes(self) -> list[str]:
-        found = []
+        found = [self._note] if self._note else []
+        begun = _same_but_format(self.options.begun, self._fixed)
+        if begun and self.settings() not in begun:
+            found.append("What was read of this book is in another format; it is kept, and all lines are read anew.")
         if self.options.checkpoint is None:
             found.append(f"Reading with the small embedded voice; --checkpoint {_FULL_SIZE} for the real one.")
         if not self.checkpoint.model.talker.speakers:

@@ -10,9 +10,10 @@ import torch
 
 from rhapsode.engine.stepper import Request
 from rhapsode.qwen3.config import PredictorConfig, TalkerConfig, TransformerShape
+from rhapsode.qwen3.limits import Limits
 from rhapsode.qwen3.prompt import Prompt
 from rhapsode.qwen3.torch.predictor import Predictor
-from rhapsode.qwen3.torch.stepper import Limits, TorchStepper
+from rhapsode.qwen3.torch.stepper import TorchStepper
 from rhapsode.qwen3.torch.talker import Talker
 from rhapsode.types import Sampling
 

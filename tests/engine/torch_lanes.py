@@ -10,9 +10,10 @@ import torch
 from rhapsode.engine.decode import Policy, decode
 from rhapsode.engine.lanes import Reading
 from rhapsode.engine.stepper import Ending, Request
+from rhapsode.qwen3.limits import Limits
 from rhapsode.qwen3.prompt import Prompt
 from rhapsode.qwen3.torch.load import Model
-from rhapsode.qwen3.torch.stepper import Limits, TorchStepper
+from rhapsode.qwen3.torch.stepper import TorchStepper
 from rhapsode.types import Sampling
 
 CAP = 24

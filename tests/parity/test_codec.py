@@ -38,7 +38,8 @@ def test_every_length(pair: Pair) -> None:
 
 def test_groups_of_mixed_lengths(pair: Pair) -> None:
     """A line that shares its call with longer ones sounds as the official decoder makes it alone."""
-    from rhapsode.qwen3.torch.stepper import Limits, TorchStepper
+    from rhapsode.qwen3.limits import Limits
+    from rhapsode.qwen3.torch.stepper import TorchStepper
     from rhapsode.types import Sampling
 
     stepper = TorchStepper(

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from rhapsode.engine.stepper import Request
+from rhapsode.qwen3.limits import Limits
 from rhapsode.qwen3.prompt import PromptMaker
 from rhapsode.qwen3.torch.load import Model
-from rhapsode.qwen3.torch.stepper import Limits, TorchStepper
+from rhapsode.qwen3.torch.stepper import TorchStepper
 from rhapsode.qwen3.voices import choose
 from rhapsode.types import Sampling
 from tests.parity import oracle

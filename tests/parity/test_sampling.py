@@ -14,8 +14,9 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from rhapsode.qwen3.limits import Limits
 from rhapsode.qwen3.torch.sampling import Draw
-from rhapsode.qwen3.torch.stepper import Limits, TorchStepper
+from rhapsode.qwen3.torch.stepper import TorchStepper
 from rhapsode.types import Sampling
 from tests.parity.conftest import Pair
 

@@ -302,7 +302,7 @@ def test_verify_hands_every_option_on(run: Run, here: Path, monkeypatch: pytest.
         "narrator": "other", "checkpoint": "some/where", "revision": "v1", "token": "t", "sentences": "list.txt",
         "recordings": "folder", "asr": "model", "language": "en", "device": "cuda:1", "format": "bfloat16",
     }  # fmt: skip
-    counted = {"limit": 3, "slots": 5, "seed": 7}
+    counted = {"limit": 3, "slots": 5, "seed": 7, "threads": 2}
     words = [word for name, value in (named | counted).items() for word in (f"--{name}", value)]
     code, out, _ = run("verify", "--voice", "ryan", "--offline", *map(str, words))
     assert (code, "{" in out) == (0, False)

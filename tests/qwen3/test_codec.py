@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from rhapsode.qwen3.checkpoint import Checkpoint
+from rhapsode.qwen3.limits import Limits
 from rhapsode.qwen3.torch import codec as codec_module
 from rhapsode.qwen3.torch.codec import PIECE_FRAMES, CausalConv, CausalUpsample, CodecDecoder, SnakeBeta, context_frames
 from rhapsode.qwen3.torch.load import Model
-from rhapsode.qwen3.torch.stepper import Limits, TorchStepper
+from rhapsode.qwen3.torch.stepper import TorchStepper
 from rhapsode.types import Sampling
 
 TOLERANCE = 1e-5  # of the peak

@@ -11,12 +11,13 @@ import torch
 
 from rhapsode.errors import UserError
 from rhapsode.qwen3.checkpoint import Checkpoint
+from rhapsode.qwen3.limits import Limits
 from rhapsode.qwen3.torch.codec import CodecDecoder
 from rhapsode.qwen3.torch.encoder import CodecEncoder
 from rhapsode.qwen3.torch.formats import FORMATS, has_int8
 from rhapsode.qwen3.torch.mixed import has_fast_bfloat16, is_mixed, narrow
 from rhapsode.qwen3.torch.predictor import Predictor
-from rhapsode.qwen3.torch.stepper import Limits, TorchStepper
+from rhapsode.qwen3.torch.stepper import TorchStepper
 from rhapsode.qwen3.torch.talker import Talker
 from rhapsode.qwen3.torch.weights import load_codec, load_encoder, load_talker
 from rhapsode.types import Sampling
@@ -75,8 +76,8 @@ def load_model(checkpoint: Checkpoint, device: str, format: str) -> Model:
 
 
 def assemble(talker: Talker, predictor: Predictor, codec: CodecDecoder, device: str, format: str) -> Model:
-    """A model of networks that are there; a codec in float32 is narrowed where the format allows it and it is heard
-    that nothing is lost."""
+    """A model of networks that are there. Its float32 codec is narrowed where device and format gain by it and a
+    trial allows it."""
     if device == "cpu" and format != "float32" and has_fast_bfloat16():
         narrow(codec)
     return Model(talker, predictor, codec, device, format)

@@ -16,6 +16,7 @@ from rhapsode.qwen3.torch.transformer import KV, Trunk, causal_mask
 class Predictor(nn.Module):
     def __init__(self, config: PredictorConfig, talker: TalkerConfig) -> None:
         super().__init__()
+        self.config, self.talker_config = config, talker
         self.books = talker.codebooks - 1
         self.embeddings = nn.ModuleList(nn.Embedding(config.vocab, talker.trunk.hidden) for _ in range(self.books))
         narrower = config.trunk.hidden != talker.trunk.hidden

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rhapsode.engine.stepper import Ending, Request
+from rhapsode.qwen3.limits import Limits
 from rhapsode.qwen3.prompt import Prompt
 from rhapsode.qwen3.torch.codec import CodecDecoder
 from rhapsode.qwen3.torch.predictor import Predictor
@@ -30,15 +30,6 @@ PREFILL_ROWS = 4096
 PREFILL_ROWS_CPU = 512
 # Below this width the products of a step are so short that a second thread costs more than it brings.
 WIDE = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What is allocated once: the longest prompt, frames of a line, and trailing text that any line may have."""
-
-    prompt: int
-    frames: int
-    trailing: int = 0
 
 
 class TorchStepper:
@@ -122,7 +113,7 @@ class TorchStepper:
     @torch.inference_mode()
     def admit(self, placements: Sequence[tuple[int, Request]]) -> None:
         for _, request in placements:
-            self._check(request)
+            self.limits.check(request)
         # One prefill for each voice: what its lines share is never computed beside another's.
         voices: dict[tuple[int, ...], list[tuple[int, Request]]] = {}
         for slot, request in placements:
@@ -149,18 +140,6 @@ class TorchStepper:
         admitted = torch.zeros_like(self.rows, dtype=torch.bool)
         admitted[slots] = True
         self._choose(admitted, admitted)
-
-    def _check(self, request: Request) -> None:
-        prompt, limits = request.prompt, self.limits
-        for what, size, most in (
-            ("prompt rows", len(prompt), limits.prompt),
-            ("frames", request.cap, limits.frames),
-            ("trailing text", len(prompt.trailing), limits.trailing),
-        ):
-            if size > most:
-                raise ValueError(f"a line asks for {size} {what}, and {most} were allocated")
-        if request.cap < 1:
-            raise ValueError(f"a line needs a cap of one frame or more, not {request.cap}")
 
     def _shared_rows(self, prompt: Prompt) -> tuple[Tensor, Tensor]:
         """Keys and values of the rows that every line of a voice begins with, computed once."""

@@ -14,8 +14,10 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from rhapsode.errors import CheckpointError
+from rhapsode.qwen3 import names
 from rhapsode.qwen3.checkpoint import Checkpoint, Entry
-from rhapsode.qwen3.config import DecoderConfig, EncoderConfig
+from rhapsode.qwen3.config import EncoderConfig
+from rhapsode.qwen3.names import Sources, both, codec_sources, decoder_tables
 from rhapsode.qwen3.torch import formats
 from rhapsode.qwen3.torch.codec import CausalUpsample, CodecDecoder
 from rhapsode.qwen3.torch.encoder import CodecEncoder
@@ -23,8 +25,6 @@ from rhapsode.qwen3.torch.predictor import Predictor
 from rhapsode.qwen3.torch.talker import Talker
 from rhapsode.qwen3.torch.transformer import Rotary
 
-# Our parameter -> the official tensors whose rows it is made of, in this order.
-Sources = Mapping[str, tuple[str, ...]]
 # For the codec: what its file holds and decoding or encoding does not read. Each side has its own copy of the tables.
 _UNREAD_BY_DECODING = ("decoder.quantizer.rvq_first.input_proj.", "decoder.quantizer.rvq_rest.input_proj.", "encoder.")
 _UNREAD_BY_ENCODING = (
@@ -60,7 +60,7 @@ def load_codec(checkpoint: Checkpoint, device: torch.device) -> CodecDecoder:
     with torch.device("meta"):
         codec = CodecDecoder(config)
     with _Reader(checkpoint.codec_file, checkpoint.codec_header) as reader:
-        tables = torch.stack([_table(reader, *names) for names in decoder_tables(config)])
+        tables = torch.stack([_table(reader, *pair) for pair in decoder_tables(config)])
         _put(codec, "quantiser.tables", tables.to(device))
         reader.fill(codec, codec_sources(config), torch.float32, device)
         reader.finish(unread=_UNREAD_BY_DECODING)
@@ -80,7 +80,7 @@ def load_encoder(checkpoint: Checkpoint, device: torch.device, *, windowed: bool
     with torch.device("meta"):
         encoder = CodecEncoder(config, checkpoint.codec.codebooks_kept)
     with _Reader(checkpoint.codec_file, checkpoint.codec_header) as reader:
-        tables = torch.stack([_table(reader, *names) for names in encoder_tables(config)])
+        tables = torch.stack([_table(reader, *pair) for pair in encoder_tables(config)])
         _put(encoder, "quantiser.tables", tables.to(device))
         reader.fill(encoder, encoder_sources(config), torch.float32, device)
         marks = tuple(name for name in checkpoint.codec_header if name.endswith(".codebook.initialized"))
@@ -88,91 +88,12 @@ def load_encoder(checkpoint: Checkpoint, device: torch.device, *, windowed: bool
     return encoder
 
 
-def _trunk_sources(
-    ours: str, theirs: str, layers: int, qk_norm: bool, layer_scale: bool
-) -> Iterator[tuple[str, tuple[str, ...]]]:
-    for i in range(layers):
-        block, layer = f"{ours}.blocks.{i}", f"{theirs}.layers.{i}"
-        yield f"{block}.norm_in.weight", (f"{layer}.input_layernorm.weight",)
-        yield f"{block}.qkv.weight", tuple(f"{layer}.self_attn.{n}_proj.weight" for n in "qkv")
-        yield f"{block}.out.weight", (f"{layer}.self_attn.o_proj.weight",)
-        yield f"{block}.norm_mid.weight", (f"{layer}.post_attention_layernorm.weight",)
-        yield f"{block}.gate_up.weight", (f"{layer}.mlp.gate_proj.weight", f"{layer}.mlp.up_proj.weight")
-        yield f"{block}.down.weight", (f"{layer}.mlp.down_proj.weight",)
-        if qk_norm:
-            yield f"{block}.norm_q.weight", (f"{layer}.self_attn.q_norm.weight",)
-            yield f"{block}.norm_k.weight", (f"{layer}.self_attn.k_norm.weight",)
-        if layer_scale:
-            yield f"{block}.scale_attention", (f"{layer}.self_attn_layer_scale.scale",)
-            yield f"{block}.scale_mlp", (f"{layer}.mlp_layer_scale.scale",)
-    yield f"{ours}.norm.weight", (f"{theirs}.norm.weight",)
-
-
-def _both(ours: str, theirs: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    for part in ("weight", "bias"):
-        yield f"{ours}.{part}", (f"{theirs}.{part}",)
-
-
 def talker_sources(talker: Talker) -> Sources:
-    return {
-        "text_embedding.weight": ("talker.model.text_embedding.weight",),
-        "code_embedding.weight": ("talker.model.codec_embedding.weight",),
-        "head.weight": ("talker.codec_head.weight",),
-        **dict(_both("text_in", "talker.text_projection.linear_fc1")),
-        **dict(_both("text_out", "talker.text_projection.linear_fc2")),
-        **dict(_trunk_sources("trunk", "talker.model", talker.trunk.shape.layers, True, False)),
-    }
+    return names.talker_sources(talker.config)
 
 
 def predictor_sources(predictor: Predictor) -> Sources:
-    prefix = "talker.code_predictor"
-    sources = dict(_trunk_sources("trunk", f"{prefix}.model", predictor.trunk.shape.layers, True, False))
-    for book in range(predictor.books):
-        sources[f"embeddings.{book}.weight"] = (f"{prefix}.model.codec_embedding.{book}.weight",)
-        sources[f"heads.{book}.weight"] = (f"{prefix}.lm_head.{book}.weight",)
-    if isinstance(predictor.project, nn.Linear):
-        sources.update(_both("project", f"{prefix}.small_to_mtp_projection"))
-    return sources
-
-
-def codec_sources(config: DecoderConfig) -> Sources:
-    sources: dict[str, tuple[str, ...]] = {
-        "quantiser.first.weight": ("decoder.quantizer.rvq_first.output_proj.weight",),
-        "quantiser.rest.weight": ("decoder.quantizer.rvq_rest.output_proj.weight",),
-    }
-
-    def add(ours: str, theirs: str) -> None:
-        sources.update(_both(ours, theirs))
-
-    def snake(ours: str, theirs: str) -> None:
-        sources.update({f"{ours}.{part}": (f"{theirs}.{part}",) for part in ("alpha", "beta")})
-
-    add("conv_in", "decoder.pre_conv.conv")
-    add("project_in", "decoder.pre_transformer.input_proj")
-    add("project_out", "decoder.pre_transformer.output_proj")
-    sources.update(_trunk_sources("trunk", "decoder.pre_transformer", config.trunk.layers, False, True))
-    for i in range(len(config.upsampling_ratios)):
-        add(f"upsample.{i}.0", f"decoder.upsample.{i}.0.conv")
-        sources[f"upsample.{i}.1.gamma"] = (f"decoder.upsample.{i}.1.gamma",)
-        for ours, theirs in (
-            ("depthwise", "dwconv.conv"),
-            ("norm", "norm"),
-            ("wide", "pwconv1"),
-            ("narrow", "pwconv2"),
-        ):
-            add(f"upsample.{i}.1.{ours}", f"decoder.upsample.{i}.1.{theirs}")
-    add("stages.0", "decoder.decoder.0.conv")
-    stages = len(config.upsample_rates)
-    for i in range(1, stages + 1):
-        snake(f"stages.{i}.0", f"decoder.decoder.{i}.block.0")
-        add(f"stages.{i}.1", f"decoder.decoder.{i}.block.1.conv")
-        for j in (2, 3, 4):
-            for n in (1, 2):
-                snake(f"stages.{i}.{j}.snake_{n}", f"decoder.decoder.{i}.block.{j}.act{n}")
-                add(f"stages.{i}.{j}.conv_{n}", f"decoder.decoder.{i}.block.{j}.conv{n}.conv")
-    snake(f"stages.{stages + 1}", f"decoder.decoder.{stages + 1}")
-    add(f"stages.{stages + 2}", f"decoder.decoder.{stages + 2}.conv")
-    return sources
+    return names.predictor_sources(predictor.config, predictor.talker_config)
 
 
 def encoder_sources(config: EncoderConfig) -> Sources:
@@ -184,7 +105,7 @@ def encoder_sources(config: EncoderConfig) -> Sources:
     }
 
     def add(ours: str, theirs: str) -> None:
-        sources.update(_both(ours, theirs))
+        sources.update(both(ours, theirs))
 
     add("stages.0", f"{layers}.0.conv")
     units, stages = config.residual_layers, len(config.ratios)
@@ -215,14 +136,6 @@ def encoder_tables(config: EncoderConfig) -> Iterator[tuple[str, str]]:
         for i in range(books):
             book = f"encoder.quantizer.{kind}_residual_vector_quantizer.layers.{i}.codebook"
             yield f"{book}.embed_sum", f"{book}.cluster_usage"
-
-
-def decoder_tables(config: DecoderConfig) -> Iterator[tuple[str, str]]:
-    """As `encoder_tables`."""
-    groups = [("rvq_first", 0), *(("rvq_rest", i) for i in range(config.codebooks - 1))]
-    for group, layer in groups:
-        book = f"decoder.quantizer.{group}.vq.layers.{layer}._codebook"
-        yield f"{book}.embedding_sum", f"{book}.cluster_usage"
 
 
 def _table(reader: _Reader, sums: str, usage: str) -> Tensor:

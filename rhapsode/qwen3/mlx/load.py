@@ -1,0 +1,98 @@
+"""A checkpoint in MLX: official tensors straight into our networks, and the formats that there are.
+
+Knows formats by the names that users type. Imports no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import mlx.core as mx
+
+from rhapsode.errors import CheckpointError, UserError
+from rhapsode.qwen3 import names
+from rhapsode.qwen3.checkpoint import Checkpoint
+from rhapsode.qwen3.limits import Limits
+from rhapsode.qwen3.mlx.codec import CodecDecoder
+from rhapsode.qwen3.mlx.predictor import Predictor
+from rhapsode.qwen3.mlx.stepper import MlxStepper
+from rhapsode.qwen3.mlx.talker import Talker
+from rhapsode.types import Sampling
+
+# What rows are computed in, and the bits of a weight where they are fewer.
+FORMATS: dict[str, tuple[mx.Dtype, int | None]] = {
+    "float32": (mx.float32, None),
+    "bfloat16": (mx.bfloat16, None),
+    "float16": (mx.float16, None),
+    "int8": (mx.bfloat16, 8),
+    "int4": (mx.bfloat16, 4),
+}
+DEFAULT_SLOTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The three networks on MLX's default device."""
+
+    talker: Talker
+    predictor: Predictor
+    codec: CodecDecoder
+    format: str
+    device: str = "mlx"
+    codec_format: str = "float32"
+    default_slots: int = DEFAULT_SLOTS
+    codec_group: int = 1
+
+    def stepper(self, sampling: Sampling, *, slots: int, prompt: int, frames: int, sample_rate: int) -> MlxStepper:
+        """Slots for lines of at most `prompt` rows and `frames` frames."""
+        return MlxStepper(
+            self.talker, self.predictor, self.codec, sampling,
+            slots=slots, limits=Limits(prompt, frames), sample_rate=sample_rate,
+        )  # fmt: skip
+
+
+def load_model(checkpoint: Checkpoint, format: str) -> Model:
+    """Raises `UserError` for a format that there is not, `CheckpointError` for a file that cannot be read."""
+    if format == "auto":
+        format = "float32" if mx.default_device() == mx.Device(mx.cpu) else "bfloat16"
+    if format not in FORMATS:
+        raise UserError(f"There is no format {format!r} on mlx; there are {', '.join(FORMATS)} (or auto).")
+    (dtype, bits), config = FORMATS[format], checkpoint.model
+    file = _read(checkpoint.model_file)
+    talker = Talker(config.talker, _weights(file, names.talker_sources(config.talker), dtype), bits)
+    sources = names.predictor_sources(config.predictor, config.talker)
+    predictor = Predictor(config.predictor, config.talker, _weights(file, sources, dtype), bits)
+    return Model(talker, predictor, _codec(checkpoint), format)
+
+
+def _codec(checkpoint: Checkpoint) -> CodecDecoder:
+    """In float32 whatever the file holds: half precision is not good enough for its sines."""
+    config, file = checkpoint.codec.decoder, _read(checkpoint.codec_file)
+    weights = _weights(file, names.codec_sources(config), mx.float32)
+    tables = [
+        file[sums].astype(mx.float32) / mx.maximum(file[usage].astype(mx.float32), 1e-5)[:, None]
+        for sums, usage in names.decoder_tables(config)
+    ]
+    for name in ("quantiser.first.weight", "quantiser.rest.weight"):
+        if weights[name].ndim == 3:
+            weights[name] = weights[name][..., 0]  # a convolution over one step is a plain product
+    return CodecDecoder(config, {**weights, "quantiser.tables": mx.stack(tables)})
+
+
+def _read(file: Path) -> dict[str, mx.array]:
+    try:
+        found = mx.load(str(file))
+    except (RuntimeError, OSError) as error:
+        raise CheckpointError(f"{file} cannot be read: {error}.") from None
+    assert isinstance(found, dict)
+    return found
+
+
+def _weights(file: Mapping[str, mx.array], sources: names.Sources, dtype: mx.Dtype) -> dict[str, mx.array]:
+    found = {}
+    for ours, theirs in sources.items():
+        parts = [file[name].astype(dtype) for name in theirs]
+        found[ours] = parts[0] if len(parts) == 1 else mx.concatenate(parts)
+    return found

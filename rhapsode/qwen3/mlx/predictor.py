@@ -1,0 +1,55 @@
+"""The depth predictor on MLX: the talker's hidden state and code 0 of a frame in, the other codes and their sum out.
+
+Knows its own small transformer, which starts anew in every frame. Knows nothing of lines or prompts.
+"""
+
+from __future__ import annotations
+
+import mlx.core as mx
+
+from rhapsode.qwen3.config import PredictorConfig, TalkerConfig
+from rhapsode.qwen3.mlx.sampling import Choice
+from rhapsode.qwen3.mlx.transformer import Linear, Trunk, Weights, causal_mask
+
+
+class Predictor:
+    def __init__(
+        self, config: PredictorConfig, talker: TalkerConfig, weights: Weights, bits: int | None = None
+    ) -> None:
+        self.books = talker.codebooks - 1
+        self.embeddings = [weights[f"embeddings.{book}.weight"] for book in range(self.books)]
+        self.project = Linear(weights, "project") if "project.weight" in weights else None
+        self.trunk = Trunk(config.trunk, weights, bits=bits)
+        self.heads = [Linear(weights, f"heads.{book}", bits) for book in range(self.books)]
+
+    def __call__(
+        self, hidden: mx.array, first: mx.array, uniform: mx.array, draw: Choice
+    ) -> tuple[mx.array, mx.array, mx.array]:
+        """One frame of every slot: hidden and first [slots, hidden], uniform [slots, books]
+        -> codes [slots, books], the sum of all embeddings of the frame [slots, hidden], and the sum of the largest
+        logits [slots], which is not finite if any of them is NaN or +inf.
+        """
+        total, codes, peak = first, [], mx.zeros(hidden.shape[0])
+        x = mx.stack([hidden, first], axis=1)
+        kept: dict[int, tuple[mx.array, mx.array]] = {}
+
+        def remember(layer: int, key: mx.array, value: mx.array) -> tuple[mx.array, mx.array]:
+            if layer in kept:
+                key = mx.concatenate([kept[layer][0], key], axis=2)
+                value = mx.concatenate([kept[layer][1], value], axis=2)
+            kept[layer] = key, value
+            return key, value
+
+        for book in range(self.books):
+            start, stop = (0, 2) if book == 0 else (book + 1, book + 2)
+            positions = mx.arange(start, stop)[None]
+            mask = causal_mask(positions, stop, x.dtype) if book == 0 else None
+            state = self.trunk(x if self.project is None else self.project(x), positions, mask, remember)[:, -1]
+            logits = self.heads[book](state).astype(mx.float32)
+            peak = peak + logits.max(-1)
+            code = draw(logits, uniform[:, book])
+            row = self.embeddings[book][code]
+            total = total + row
+            codes.append(code)
+            x = row[:, None]
+        return mx.stack(codes, axis=1), total, peak
