@@ -87,6 +87,24 @@ def test_endings_may_be_read_a_step_late(checkpoint: Checkpoint, prompts: list[P
     }
 
 
+class Poisoned(MlxStepper):
+    """What the lines before left behind is not a number."""
+
+    def __init__(self, *networks: Any, **room: Any) -> None:
+        super().__init__(*networks, **room)
+        self.kv.keys = [mx.full(keys.shape, float("nan"), keys.dtype) for keys in self.kv.keys]
+        self.kv.values = [mx.full(values.shape, float("nan"), values.dtype) for values in self.kv.values]
+
+
+def test_a_line_reads_nothing_of_the_one_before(checkpoint: Checkpoint, prompts: list[Prompt]) -> None:
+    model: Any = load_model(checkpoint, "float32")
+    clean: Any = MlxStepper
+    poisoned: Any = Poisoned
+    wanted = read(model, prompts, range(3), 3, kind=clean)
+    found = read(model, prompts, range(3), 3, kind=poisoned)
+    assert all(np.array_equal(found[line][0], codes) for line, (codes, _) in wanted.items())
+
+
 def samples(file: Path) -> np.ndarray:
     with wave.open(str(file)) as sound:
         return np.frombuffer(sound.readframes(sound.getnframes()), np.int16).astype(np.float64)
