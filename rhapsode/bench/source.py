@@ -8,14 +8,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from rhapsode.bench.shapes import CODEC, PUBLISHED
 from rhapsode.bench.weights import random_model
 from rhapsode.errors import UserError
-from rhapsode.qwen3.checkpoint import CODEC_FOLDER, open_checkpoint
+from rhapsode.qwen3.checkpoint import CODEC_FOLDER, embedded_checkpoint, open_checkpoint
 from rhapsode.qwen3.config import CodecConfig, ModelConfig, codec_config, model_config
 from rhapsode.qwen3.strict import read_json
 from rhapsode.qwen3.torch.load import Model, load_model
@@ -58,12 +57,11 @@ def find_source(shapes: str | None, checkpoint: str | None) -> Source:
         )
     name = shapes or next(iter(PUBLISHED))
     if name == DEMO:
-        folder = Path(str(files("rhapsode"))) / "demo"
-        if not (folder / "config.json").is_file():
+        embedded = embedded_checkpoint()
+        if embedded is None:
             raise UserError("This installation has no embedded voice, so there are no shapes demo; try 1.7b or 0.6b.")
-        return random_source(
-            "demo, random weights", read_json(folder / "config.json"), read_json(folder / CODEC_FOLDER / "config.json")
-        )
+        model, codec = (read_json(folder / "config.json") for folder in (embedded, embedded / CODEC_FOLDER))
+        return random_source("demo, random weights", model, codec)
     if name not in PUBLISHED:
         raise UserError(f"There are no shapes {name!r}; there are {', '.join((*PUBLISHED, DEMO))}.")
     return random_source(f"{name}, random weights", PUBLISHED[name](), CODEC)

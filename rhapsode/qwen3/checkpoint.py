@@ -13,6 +13,7 @@ import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 from rhapsode.errors import CheckpointError, UserError
@@ -79,6 +80,12 @@ class Checkpoint:
                     stream.seek(size * i // 64)
                     digest.update(stream.read(65536))
         return digest.hexdigest()
+
+
+def embedded_checkpoint() -> Path | None:
+    """The checkpoint that is part of the package; None where an installation lacks it."""
+    folder = Path(str(files("rhapsode"))) / "demo"
+    return folder if (folder / WEIGHTS).is_file() else None
 
 
 def open_checkpoint(folder: str | os.PathLike[str], name: str | None = None) -> Checkpoint:

@@ -10,7 +10,6 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from rhapsode.errors import CheckpointError, UserError
 from rhapsode.narrator import Options, TextForm, Voices
 from rhapsode.qwen3 import voices as voice_table
 from rhapsode.qwen3.backends import MLX, backend_of
-from rhapsode.qwen3.checkpoint import CARD, WEIGHTS, Checkpoint, open_checkpoint
+from rhapsode.qwen3.checkpoint import CARD, Checkpoint, embedded_checkpoint, open_checkpoint
 from rhapsode.qwen3.hub import locate
 from rhapsode.qwen3.prompt import Prompt, PromptMaker
 from rhapsode.qwen3.strict import Section, read_json
@@ -99,12 +98,6 @@ def _open(options: Options) -> Checkpoint:
         return open_checkpoint(embedded, "the embedded voice")
     folder = locate(options.checkpoint, revision=options.revision, offline=options.offline, token=options.token)
     return open_checkpoint(folder, options.checkpoint)
-
-
-def embedded_checkpoint() -> Path | None:
-    """The checkpoint that is part of the package; None where an installation lacks it."""
-    folder = Path(str(files("rhapsode"))) / "demo"
-    return folder if (folder / WEIGHTS).is_file() else None
 
 
 def text_form(folder: Path) -> TextForm:

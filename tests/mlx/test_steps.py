@@ -12,6 +12,7 @@ import pytest
 mx = pytest.importorskip("mlx.core")
 
 from rhapsode.cli import main  # noqa: E402
+from rhapsode.engine.stepper import Request  # noqa: E402
 from rhapsode.qwen3.checkpoint import Checkpoint, open_checkpoint  # noqa: E402
 from rhapsode.qwen3.mlx.load import FORMATS, Model, load_model  # noqa: E402
 from rhapsode.qwen3.mlx.stepper import MlxStepper  # noqa: E402
@@ -40,8 +41,6 @@ def prompts(checkpoint: Checkpoint) -> list[Prompt]:
 
 def logits(model: Model, prompts: list[Prompt]) -> np.ndarray:
     """Of codebook 0 for the first frame of each line."""
-    from rhapsode.engine.stepper import Request
-
     kind: Any = MlxStepper
     mlx: Any = model
     lanes: Any = stepper(mlx, limits_for(prompts), len(prompts), kind=kind)

@@ -12,6 +12,7 @@ import pytest
 
 from rhapsode.errors import CheckpointError, UserError
 from rhapsode.narrator import Options, Voices
+from rhapsode.qwen3 import checkpoint
 from rhapsode.qwen3 import narrator as qwen3
 from rhapsode.qwen3.checkpoint import Checkpoint
 from rhapsode.qwen3.voices import language_name, likely
@@ -109,12 +110,12 @@ def test_a_package_without_it_says_so(options: Options, monkeypatch: pytest.Monk
 
 
 def test_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(qwen3, "files", lambda package: tmp_path / package)
-    assert qwen3.embedded_checkpoint() is None
+    monkeypatch.setattr(checkpoint, "files", lambda package: tmp_path / package)
+    assert checkpoint.embedded_checkpoint() is None
     (tmp_path / "rhapsode" / "demo").mkdir(parents=True)
-    assert qwen3.embedded_checkpoint() is None, "a folder alone is none"
+    assert checkpoint.embedded_checkpoint() is None, "a folder alone is none"
     (tmp_path / "rhapsode" / "demo" / "model.safetensors").touch()
-    assert qwen3.embedded_checkpoint() == tmp_path / "rhapsode" / "demo"
+    assert checkpoint.embedded_checkpoint() == tmp_path / "rhapsode" / "demo"
 
 
 # ------------------------------------------------------------------ its card
