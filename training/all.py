@@ -1,7 +1,8 @@
 """Every stage on the GPU, started in time and beside each other: what waits for files waits by itself.
 
 `python -m training.all --work W --teachers FOLDER`. Two GPUs are used if there are two: the talker learns on one, the
-decoder is polished on the other. W must hold what `training.prepare` made. Stages that are done are not run again.
+decoder is polished on the other; on one GPU it is polished after the talker. W must hold what `training.prepare` made.
+Stages that are done are not run again.
 """
 
 from __future__ import annotations
@@ -66,36 +67,52 @@ class Stages:
             process.wait()
 
 
-def start_teachers(stages: Stages, options: argparse.Namespace, first: int, second: int) -> list[str]:
-    """Both teachers and the other voices; their names."""
-    common = ("--teachers", str(options.teachers), "--style", options.style)
-    longest = ("--seconds", str(options.teach_seconds))
-    # The codec needs the first GPU for itself as soon as it is compiled.
-    early = ("--seconds", str(min(options.teach_seconds, options.early_seconds)))
+def start_joe(stages: Stages, options: argparse.Namespace, first: int, second: int) -> list[str]:
+    """Joe on every GPU; the names of his processes."""
+    gpus = sorted({first, second})
     started = []
-    for part, gpu in enumerate((first, second)):
-        share = ("--part", f"{part}/2", "--hours", str(options.joe_hours / 2), *(longest if part else early))
-        started.append(stages.start("teach", gpu, *common, "--voice", "joe", *share, name=f"joe-{part}"))
-    parts = options.kokoro_parts
-    for part in range(parts):
-        share = ("--part", f"{part}/{parts}", "--hours", str(options.kokoro_hours / parts), *longest)
-        started.append(stages.start("teach", second, *common, "--voice", "kokoro", *share, name=f"kokoro-{part}"))
-    hours = ("--hours", str(options.extra_hours))
-    started.append(stages.start("teach", second, *common, "--voice", EXTRA, *hours, *longest, name=EXTRA))
+    for part, gpu in enumerate(gpus):
+        share = ("--part", f"{part}/{len(gpus)}", "--hours", str(options.joe_hours / len(gpus)))
+        # With two GPUs the codec needs the first one for itself as soon as it is compiled.
+        seconds = options.teach_seconds if gpu == second else min(options.teach_seconds, options.early_seconds)
+        started.append(_teach(stages, options, gpu, f"joe-{part}", "joe", *share, "--seconds", str(seconds)))
     return started
+
+
+def start_kokoro(stages: Stages, options: argparse.Namespace, gpu: int) -> list[str]:
+    """Kokoro in several processes, and the other voices; their names."""
+    parts, seconds = options.kokoro_parts, ("--seconds", str(options.teach_seconds))
+    started = []
+    for part in range(parts):
+        share = ("--part", f"{part}/{parts}", "--hours", str(options.kokoro_hours / parts))
+        started.append(_teach(stages, options, gpu, f"kokoro-{part}", "kokoro", *share, *seconds))
+    started.append(_teach(stages, options, gpu, EXTRA, EXTRA, "--hours", str(options.extra_hours), *seconds))
+    return started
+
+
+def _teach(stages: Stages, options: argparse.Namespace, gpu: int, name: str, voice: str, *more: str) -> str:
+    common = ("--teachers", str(options.teachers), "--style", options.style, "--voice", voice)
+    return stages.start("teach", gpu, *common, *more, name=name)
 
 
 def run(stages: Stages, options: argparse.Namespace, first: int, second: int) -> None:
     """Every stage that is not done. Raises `RuntimeError` when one fails."""
-    work = stages.work
-    teachers = [] if work.is_done("speech") else start_teachers(stages, options, first, second)
+    work, alone = stages.work, first == second
+    # Both compile while the teachers speak.
     if not work.is_done("codes"):
-        stages.start("codec", first, "--seconds", str(options.codec_seconds))
+        patient = ("--after-speech",) if alone else ()
+        stages.start("codec", first, "--seconds", str(options.codec_seconds), *patient)
     if not work.is_done("talker"):
         stages.start("talker", second, "--seconds", str(options.talker_seconds))
-    stages.wait(*teachers)
-    work.done("speech")
+    if not work.is_done("speech"):
+        joe = start_joe(stages, options, first, second)
+        if alone:  # processes take turns on a GPU: Joe, who keeps one busy, spoke at a twentieth beside Kokoro
+            stages.wait(*joe)
+        stages.wait(*joe, *start_kokoro(stages, options, second))
+        work.done("speech")
     stages.wait("codec")
+    if alone:
+        stages.wait("talker")
     if options.polish_seconds and not work.is_done("polish"):
         stages.start("polish", first, "--seconds", str(options.polish_seconds))
     stages.wait("polish", "talker")

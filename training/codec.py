@@ -39,7 +39,7 @@ UNQUANTISED_SHARE = 0.25
 _SETTLING_VECTORS = 32_768
 _FIRST_SHARE = 0.1  # of the reconstruction's gradient that reaches book 0
 _DROPPED_ROWS = 0.3  # of the rows are rebuilt from fewer books than there are
-_SPECTRAL, _HEARING, _COMMIT_FIRST, _COMMIT_REST = 6.0, 2.0, 0.25, 0.05
+_SPECTRAL, _HEARING, _COMMIT_FIRST, _COMMIT_REST, _LEVEL = 6.0, 2.0, 0.25, 0.05, 0.1
 _STATE = "codec-state.pt"
 
 
@@ -116,7 +116,7 @@ class CodecTraining:
         self.optimiser = self.rate.adamw(self.learned, (0.8, 0.95), 0.01)
         self.listener = Listener(codec.labels).to(device)
         self.hearing = self.rate.adamw(self.listener.parameters(), (0.9, 0.99), 0.01)
-        self.averages = Averages(("spectral", "phoneme", "commit", "hearing", "heard", "norm"), device)
+        self.averages = Averages(("spectral", "phoneme", "commit", "level", "hearing", "heard", "norm"), device)
 
     def segments(self, rows: int) -> tuple[Tensor, Tensor]:
         """Waveforms [rows, samples], with a gain of their own, and labels [rows, SEGMENT, SLOTS]."""
@@ -140,8 +140,10 @@ class CodecTraining:
         kept = torch.where(dropped, kept, torch.full_like(kept, BOOKS - 1)).repeat_interleave(SEGMENT)
 
         flat = hidden.flatten(0, 1)
-        _, first, commit_first = books.first(codec.encoder.quantiser.first(flat), learn=True)
-        _, rest, commit_rest = books.rest(codec.encoder.quantiser.rest(flat), kept, learn=True)
+        before_first, before_rest = codec.encoder.quantiser.first(flat), codec.encoder.quantiser.rest(flat)
+        _, first, commit_first = books.first(before_first, learn=True)
+        _, rest, commit_rest = books.rest(before_rest, kept, learn=True)
+        level = level_loss(before_first) + level_loss(before_rest)
         named = codec.reader(first).view(-1, codec.labels)
         phoneme = F.cross_entropy(named, labels.reshape(-1))
         held = first.detach() + _FIRST_SHARE * (first - first.detach())
@@ -158,16 +160,19 @@ class CodecTraining:
         phoneme.backward(retain_graph=True)
         by_phoneme, hidden.grad = hidden.grad, None
         commit = books.strength * (_COMMIT_FIRST * commit_first + _COMMIT_REST * commit_rest)
-        (_SPECTRAL * spectral + _HEARING * hearing + commit).backward()
+        (commit + _LEVEL * level).backward(retain_graph=True)
+        by_tables, hidden.grad = hidden.grad, None
+        (_SPECTRAL * spectral + _HEARING * hearing).backward()
         by_sound = hidden.grad
-        assert by_phoneme is not None and by_sound is not None
-        # What is said and how it sounds pull equally hard at the encoder.
+        assert by_phoneme is not None and by_tables is not None and by_sound is not None
+        # What is said and how it sounds pull equally hard at the encoder. The tables' pull has no part in that: it
+        # grows with the vectors, the phonemes would grow with it, and they want the vectors larger still.
         scale = by_sound.norm() / (by_phoneme.norm() + 1e-8)
-        encoded.backward((by_sound + scale * by_phoneme).to(encoded.dtype))
+        encoded.backward((by_sound + scale * by_phoneme + by_tables).to(encoded.dtype))
         norm = nn.utils.clip_grad_norm_(self.learned, 5.0)
         self.optimiser.step()
         self.listener.requires_grad_(True)
-        self.averages.add(spectral, phoneme, commit_first + commit_rest, hearing, right, norm)
+        self.averages.add(spectral, phoneme, commit_first + commit_rest, level, hearing, right, norm)
 
     def _listen(self, wave: Tensor, labels: Tensor) -> tuple[list[Tensor], Tensor]:
         """One step of the listener on real speech: what its layers saw, and the share of phonemes it got right."""
@@ -190,6 +195,11 @@ class CodecTraining:
         codec.books.first(codec.encoder.quantiser.first(flat), settle=True)
         codec.books.rest(codec.encoder.quantiser.rest(flat), settle=True)
         codec.books.strength.fill_(1.0)
+
+
+def level_loss(vectors: Tensor) -> Tensor:
+    """How far the mean power of vectors [n, width] is from 1. Nothing else says how large they are to be."""
+    return vectors.square().mean().log().square()
 
 
 def train(training: CodecTraining, work: Work, seconds: float, most_rate: float, state: dict[str, Any]) -> None:
@@ -258,6 +268,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=32, help="segments in a step")
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--hours", type=float, default=6.0, help="of each speaker that the codec learns from")
+    parser.add_argument("--after-speech", action="store_true", help="learn when all is spoken: the GPU is shared")
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=torch.cuda.is_available())
     options = parser.parse_args()
     work, device = Work(options.work, "codec"), options.device
@@ -267,6 +278,8 @@ def main() -> None:
     both = passes(codec, options.compile)
     if options.compile:
         _warm_up(codec, device, options.rows, both, work)
+    if options.after_speech:
+        work.wait("speech", 1200)
     shares = {**{TEACHERS[name]: options.hours for name in SPEAKERS}, EXTRA: options.hours / 8}
     speech = read_some(work, shares, device)
     work.say(f"learns from {speech.hours:.2f} h of speech")

@@ -6,6 +6,7 @@ Knows no network and no data.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 _SAY_S = 10.0  # between two reports of a run
 _STEPS_AHEAD = 8  # that the host may be ahead of the device
+_RISEN = 1.4  # times its lowest mean: a loss that has risen so far does not come back
 
 
 class Work:
@@ -85,10 +87,11 @@ def autocast(device: str) -> torch.autocast:
 
 
 class Averages:
-    """Running sums of a step's figures on the device, read once in a while."""
+    """Running sums of a step's figures on the device, read once in a while. The first figure is what is to fall."""
 
     def __init__(self, names: Sequence[str], device: str) -> None:
         self.names = names
+        self._lowest = math.inf
         self._sums = torch.zeros(len(names) + 1, device=device)
         self._since = time.monotonic()
 
@@ -99,13 +102,22 @@ class Averages:
         self._sums.add_(torch.stack([*(value.detach().float() for value in values), one]))
 
     def read(self) -> str:
-        """Steps a second and the means since the last reading. Waits for the device."""
+        """Steps a second and the means since the last reading. Waits for the device.
+
+        Raises `RuntimeError` when the first mean is no number, or far above what it has been.
+        """
         *sums, count = self._sums.tolist()
         self._sums.zero_()
         now = time.monotonic()
         speed, self._since = count / max(1e-9, now - self._since), now
         means = " ".join(f"{name} {total / max(1.0, count):.4f}" for name, total in zip(self.names, sums, strict=True))
-        return f"{speed:.1f} steps/s {means}"
+        said = f"{speed:.1f} steps/s {means}"
+        if count:
+            first = sums[0] / count
+            if not first < _RISEN * self._lowest:
+                raise RuntimeError(f"the training came apart: {self.names[0]} was {self._lowest:.4f}, now: {said}")
+            self._lowest = min(first, self._lowest)
+        return said
 
 
 def paced(work: Work, averages: Averages, device: str, seconds: float, state: dict[str, Any]) -> Iterator[float]:

@@ -90,7 +90,7 @@ def log(machine: Machine) -> str:
 def test_everything_begins_at_once_but_polish(machine: Machine) -> None:
     machine.looks = {"codec": 9, "talker": 30, "joe-1": 6}
     run(machine)
-    assert machine.names() == [*TEACHERS, "codec", "talker", "polish"]
+    assert machine.names() == ["codec", "talker", *TEACHERS, "polish"]
     assert machine.before["polish"] == ["talker"], "codes must be there, and the talker goes on beside it"
     assert {process.name for process in machine.started if process.gpu == "0"} == {"joe-0", "codec", "polish"}
     assert {file.stem for file in machine.work.glob("*.ok")} == {"speech", "all"}
@@ -113,6 +113,10 @@ def test_one_gpu_does_it_all(machine: Machine, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     run(machine)
     assert {process.gpu for process in machine.started} == {"0"}
+    assert machine.names() == ["codec", "talker", "joe-0", *TEACHERS[2:], "polish"]
+    assert "joe-0" not in machine.before["kokoro-0"], "Joe needs the GPU for himself"
+    assert machine.before["polish"] == [], "so do talker and polish"
+    assert "--after-speech" in machine.get("codec").options
 
 
 def test_no_gpu_is_said_at_once(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

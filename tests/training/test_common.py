@@ -72,6 +72,17 @@ def test_averages_begin_anew_when_they_were_read() -> None:
     assert averages.read().endswith("one 0.0000 two 0.0000")
 
 
+@pytest.mark.parametrize("later", [3.0, float("nan"), float("inf")])
+def test_a_training_that_comes_apart_is_ended(later: float) -> None:
+    averages = Averages(("loss", "norm"), "cpu")
+    for value in (2.5, 2.0, 2.2, 2.7):  # a loss goes up and down
+        averages.add(torch.tensor(value), torch.tensor(1e6 * value))
+        averages.read()
+    averages.add(torch.tensor(later), torch.tensor(1.0))
+    with pytest.raises(RuntimeError, match="came apart: loss was 2.0000, now"):
+        averages.read()
+
+
 def test_without_a_gpu_a_captured_step_is_just_called() -> None:
     calls = []
     captured = Captured(lambda: calls.append(None), "cpu")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from safetensors.torch import load_file
 
 from rhapsode.engine import judge
@@ -282,6 +283,37 @@ def test_the_codec_learns_one_example(encoded: Stages) -> None:
     still = {name for name, value in names.items() if value.grad is None or not value.grad.any()}
     assert still == {"encoder.quantiser.tables", "decoder.quantiser.tables"}, "gradients reach all but the tables"
     assert last["spectral"] < 0.6 * first["spectral"] and last["phoneme"] < 0.6 * first["phoneme"], (first, last)
+
+
+def test_phonemes_do_not_pull_harder_where_tables_do(encoded: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pull(weight: float) -> Tensor:
+        monkeypatch.setattr(codec, "_COMMIT_FIRST", weight)
+        torch.manual_seed(0)
+        training = codec_training(encoded, 1, SEGMENT + 1)
+        training.codec.books.strength.fill_(1.0)  # rows at random, far from the vectors
+        encode, found = training.encode, []
+
+        def watched(wave: Tensor) -> Tensor:
+            hidden = encode(wave)
+            hidden.register_hook(found.append)
+            return hidden
+
+        training.encode = watched
+        training.step()
+        return found[0]
+
+    none, some, twice = pull(0.0), pull(300.0), pull(600.0)
+    assert float((some - none).norm()) > 0.3 * float(none.norm()), "the tables do pull"
+    torch.testing.assert_close(twice - some, some - none, rtol=1e-3, atol=1e-4 * float(some.abs().max()))
+
+
+def test_vectors_have_a_level() -> None:
+    vectors = torch.randn(64, 8)
+    vectors = (vectors / vectors.square().mean().sqrt()).requires_grad_(True)
+    assert float(codec.level_loss(vectors.detach())) < 1e-6
+    (down,) = torch.autograd.grad(codec.level_loss(10 * vectors), vectors)
+    (up,) = torch.autograd.grad(codec.level_loss(vectors / 10), vectors)
+    assert float((down * vectors).sum()) > 0 > float((up * vectors).sum()), "loud ones fall, quiet ones rise"
 
 
 def test_tables_are_settled_once_when_a_quarter_has_passed(
