@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from safetensors.torch import load_file
+from torch import Tensor
 
 from rhapsode.engine import judge
 from rhapsode.narrator import Options
