@@ -41,13 +41,14 @@ def stepper(
 def read(
     model: Model, prompts: Sequence[Prompt], lines: Iterable[int], slots: int, *, order: Sequence[int] | None = None,
     sampling: Sampling | None = None, limits: Limits | None = None, kind: type[TorchStepper] = TorchStepper,
+    cap: int = CAP,
 ) -> Sound:  # fmt: skip
     """Codes and sound of some lines, begun in the order given (the first listed first)."""
     lines = list(lines)
     order = list(order) if order is not None else lines
-    lanes = stepper(model, limits or limits_for(prompts[line] for line in lines), slots, sampling, kind)
-    readings = [Reading(line, Request(prompts[line], CAP, seed_of(line)), -order.index(line)) for line in lines]
-    finished = decode(readings, lanes, lambda line, attempt: Request(prompts[line], CAP, seed_of(line)), ONCE)
+    lanes = stepper(model, limits or limits_for((prompts[line] for line in lines), cap), slots, sampling, kind)
+    readings = [Reading(line, Request(prompts[line], cap, seed_of(line)), -order.index(line)) for line in lines]
+    finished = decode(readings, lanes, lambda line, attempt: Request(prompts[line], cap, seed_of(line)), ONCE)
     return {one.line: (one.codes, one.wave) for one in finished}
 
 
