@@ -33,11 +33,11 @@ class NarrowPointwise(nn.Module):
     def __init__(self, wide: nn.Module) -> None:
         super().__init__()
         assert isinstance(wide, CausalConv) and wide.kernel_size == (1,) and wide.bias is not None
-        self.weight = nn.Parameter(wide.weight.squeeze(-1).to(NARROW), requires_grad=False)
-        self.bias = nn.Parameter(wide.bias.unsqueeze(-1), requires_grad=False)
+        self.weight = nn.Parameter(wide.weight.to(NARROW), requires_grad=False)
+        self.bias = wide.bias
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.matmul(self.weight, x.to(NARROW)).to(x.dtype).add_(self.bias)
+        return torch.matmul(self.weight.squeeze(-1), x.to(NARROW)).to(x.dtype).add_(self.bias.unsqueeze(-1))
 
 
 @dataclass(frozen=True, slots=True)
