@@ -37,6 +37,7 @@ class Entry:
 
     dtype: str
     shape: tuple[int, ...]
+    start: int  # of its data, in the file
     bytes: int
 
     @property
@@ -169,10 +170,11 @@ def read_header(file: Path) -> dict[str, Entry]:
         raise CheckpointError(f"{file} cannot be read: {error.strerror or error}.") from None
     except (ValueError, RecursionError):
         raise CheckpointError(f"{file} is not a safetensors file: its header is not JSON.") from None
-    return _entries(file, raw, size - 8 - length)
+    return _entries(file, raw, 8 + length, size)
 
 
-def _entries(file: Path, raw: object, data_bytes: int) -> dict[str, Entry]:
+def _entries(file: Path, raw: object, data_start: int, size: int) -> dict[str, Entry]:
+    data_bytes = size - data_start
     if not isinstance(raw, dict):
         raise CheckpointError(f"{file} is not a safetensors file: its header is not a JSON object.")
     entries, spans = {}, []
@@ -193,7 +195,7 @@ def _entries(file: Path, raw: object, data_bytes: int) -> dict[str, Entry]:
             raise CheckpointError(
                 f"{file} is cut off: tensor {name} needs {end} bytes of data, the file has {data_bytes}."
             )
-        entries[name] = Entry(dtype, shape, end - begin)
+        entries[name] = Entry(dtype, shape, data_start + begin, end - begin)
         spans.append((begin, end, name))
     reached = 0
     for begin, end, name in sorted(spans):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from rhapsode.qwen3.torch.load import Model
 from rhapsode.qwen3.torch.transformer import attend, causal_mask
 
 
@@ -21,3 +22,12 @@ def test_each_query_sees_the_keys_of_its_own_group(new: int, kv_heads: int) -> N
     found = attend(*half, causal_mask(positions, length, torch.bfloat16))
     assert found.shape == wanted.shape == (rows, new, heads * width)
     assert float((found.float() - wanted).abs().max()) < 0.03 * float(wanted.abs().max())
+    # Keys that are kept in float32, as the predictor's are: only the queries are rounded, and what comes out.
+    found = attend(query.bfloat16(), keys, values, causal_mask(positions, length, torch.bfloat16))
+    assert found.dtype == torch.bfloat16
+    assert float((found.float() - wanted).abs().max()) < 0.01 * float(wanted.abs().max())
+
+
+def test_the_predictors_keys_are_float32_on_the_cpu(custom_model: Model) -> None:
+    kept = custom_model.predictor.room(3, torch.zeros(2, 2, dtype=torch.bfloat16))
+    assert kept.keys.dtype == kept.values.dtype == torch.float32

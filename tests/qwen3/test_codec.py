@@ -57,6 +57,18 @@ def test_a_line_longer_than_a_piece(decoder: CodecDecoder) -> None:
     assert deviation(decode(decoder, codes), decode(decoder, codes, piece=len(codes[0]))) <= TOLERANCE
 
 
+@pytest.mark.parametrize(("stretch", "before"), [(64, 1), (64, 7), (1920, 40), (100_000, 100_000)])
+def test_stretches_sound_as_layer_after_layer(
+    decoder: CodecDecoder, monkeypatch: pytest.MonkeyPatch, stretch: int, before: int
+) -> None:
+    """What goes through a chain of layers at once is what goes through one after the other."""
+    codes = random_codes(11, rows=2)
+    layers = decoder(codes).detach().numpy()  # with gradients every layer is a call of its own
+    monkeypatch.setattr(codec_module, "STRETCH", stretch)
+    monkeypatch.setattr(codec_module, "STRETCH_UP", before)
+    assert deviation(decode(decoder, codes), layers) <= TOLERANCE
+
+
 def test_fewer_frames_of_context_are_heard(
     decoder: CodecDecoder, whole: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:

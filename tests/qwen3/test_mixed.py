@@ -15,6 +15,7 @@ from rhapsode.qwen3.torch.codec import CodecDecoder, Residual, SnakeBeta
 from rhapsode.qwen3.torch.load import Model, assemble
 from rhapsode.qwen3.torch.mixed import LIMIT, TOLERANCE, is_mixed, narrow
 
+all_steps = mixed.steps
 STEEPEST = 50.0  # the frequency of a sine, in the codec under stress
 
 
@@ -61,6 +62,37 @@ def test_a_mild_codec_is_narrowed_and_sounds_the_same(decoder: CodecDecoder) -> 
     assert 0.0 < narrow(decoder) <= LIMIT
     assert is_mixed(decoder)
     assert 0.0 < worst(decoder, wanted) <= TOLERANCE
+
+
+def narrow_names(decoder: CodecDecoder) -> set[str]:
+    return {name.rpartition(".")[0] for name, value in decoder.named_parameters() if value.dtype is mixed.NARROW}
+
+
+def test_what_is_too_much_is_taken_back(decoder: CodecDecoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the steps, those stay with which the sound is within the limit, and nothing of the others."""
+    steps = [[(place.owner, place.name) for place in step] for step in mixed.steps(decoder)]
+    parts = {id(part): name for name, part in decoder.named_modules()}
+    names = [{f"{parts[id(owner)]}.{name}" for owner, name in step} for step in steps]
+    everything = copy.deepcopy(decoder)
+    monkeypatch.setattr(mixed, "LIMIT", 1.0)
+    far = narrow(everything)
+    assert narrow_names(everything) == set().union(*names)
+    assert {name.rpartition(".")[2] for name in set().union(*names[1:])} == {"conv_2"}
+    # As much as two steps cost: another one may cost no more than nothing.
+    first = copy.deepcopy(decoder)
+    monkeypatch.setattr(mixed, "steps", lambda codec: list(all_steps(codec))[:2])
+    limit = narrow(first)
+    assert 0.0 < limit < far
+    monkeypatch.setattr(mixed, "LIMIT", limit)
+    monkeypatch.setattr(mixed, "steps", all_steps)
+    wanted, weights = sounds(decoder), copy.deepcopy(decoder.state_dict())
+    assert narrow(decoder) <= limit
+    taken = narrow_names(decoder)
+    assert names[0] | names[1] <= taken < set().union(*names)
+    assert all(step <= taken or not step & taken for step in names)
+    for name, value in decoder.state_dict().items():
+        assert name.rpartition(".")[0] in taken or torch.equal(value, weights[name])
+    assert worst(decoder, wanted) > 0.0
 
 
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])

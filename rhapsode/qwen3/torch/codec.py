@@ -7,6 +7,8 @@ that of whole decoding. Knows no line, lane or file.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -17,6 +19,8 @@ from rhapsode.qwen3.torch.transformer import Remember, Trunk, causal_mask
 PIECE_FRAMES = 256  # 20 s: bounds memory for any length; sentences stay whole
 DILATIONS = (1, 3, 9)
 KERNEL = 7
+STRETCH = 8192  # time steps that go through a chain of layers at once on the CPU: what lies between stays in its cache
+STRETCH_UP = 1024  # the same before they become more
 
 
 class CausalConv(nn.Conv1d):
@@ -26,13 +30,30 @@ class CausalConv(nn.Conv1d):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        past = (self.kernel_size[0] - 1) * self.dilation[0]
+        past = self.past
         if x.dtype == self.weight.dtype:
-            return super().forward(F.pad(x, (past, 0)))
+            return self.over(F.pad(x, (past, 0)))
         padded = x.new_empty((*x.shape[:-1], past + x.shape[-1]), dtype=self.weight.dtype)
         padded[..., :past] = 0
         padded[..., past:] = x  # rounded on the way: one pass, not two
-        return super().forward(padded).to(x.dtype)
+        return self.over(padded).to(x.dtype)
+
+    @property
+    def past(self) -> int:
+        """Steps before the present one that it sees."""
+        return (self.kernel_size[0] - 1) * self.dilation[0]
+
+    def over(self, seen: Tensor) -> Tensor:
+        """Input with its past before it, in the type of the weight -> what comes out of the present."""
+        if self.out_channels > 1 or self.bias is None or torch.is_grad_enabled() or seen.device.type != "cpu":
+            return super().forward(seen)
+        # The library computes sixteen channels for one; a product for each place of the kernel, shifted, does not.
+        places = torch.matmul(self.weight[0].t(), seen)
+        step, time = self.dilation[0], seen.shape[-1] - self.past
+        sound = places[:, :1, :time] + self.bias
+        for place in range(1, places.shape[1]):
+            sound += places[:, place : place + 1, place * step : place * step + time]
+        return sound
 
 
 class CausalUpsample(nn.Module):
@@ -81,6 +102,20 @@ class SnakeBeta(nn.Module):
         return wave.sin_().square_().mul_(height).add_(x)
 
 
+def in_stretches(x: Tensor, snake: SnakeBeta, conv: CausalConv) -> Iterator[tuple[Tensor, Tensor]]:
+    """conv(snake(x)) by stretches of time: views of x, which may be written to, and what comes out for them."""
+    past, time = conv.past, x.shape[-1]
+    seen = x.new_empty((*x.shape[:-1], past + min(STRETCH, time)), dtype=conv.weight.dtype)
+    seen[..., :past] = 0
+    for start in range(0, time, STRETCH):
+        if start:
+            seen[..., :past] = seen[..., STRETCH : STRETCH + past]
+        part = x[..., start : start + STRETCH]
+        until = past + part.shape[-1]
+        seen[..., past:until] = snake(part)
+        yield part, conv.over(seen[..., :until]).to(x.dtype)
+
+
 class ConvNeXt(nn.Module):
     """A depthwise causal convolution and a two-layer perceptron per time step, added to the input."""
 
@@ -109,6 +144,11 @@ class Residual(nn.Module):
         step = self.conv_2(self.snake_2(self.conv_1(self.snake_1(x))))
         return x + step if torch.is_grad_enabled() else step.add_(x)
 
+    def add_to(self, x: Tensor) -> None:
+        """Make x what `forward` returns."""
+        for part, step in in_stretches(x, self.snake_1, self.conv_1):
+            part.add_(self.conv_2(self.snake_2(step)))
+
 
 class Stage(nn.Sequential):
     """`rate` times the samples at half the channels, then three residual units."""
@@ -119,6 +159,34 @@ class Stage(nn.Sequential):
             CausalUpsample(channels, channels // 2, 2 * rate, rate),
             *(Residual(channels // 2, dilation) for dilation in DILATIONS),
         )
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.is_grad_enabled() or x.device.type != "cpu":
+            return super().forward(x)
+        snake, upsample, *units = self
+        assert isinstance(upsample, CausalUpsample)
+        rate, time = upsample.stride, x.shape[-1]
+        y = x.new_empty((x.shape[0], upsample.out, time * rate))
+        for start in range(0, time, STRETCH_UP):
+            stop, seen = min(start + STRETCH_UP, time), min(start, 1)
+            y[..., start * rate : stop * rate] = upsample(snake(x[..., start - seen : stop]))[..., seen * rate :]
+        for unit in units:
+            assert isinstance(unit, Residual)
+            unit.add_to(y)
+        return y
+
+
+class Tower(nn.Sequential):
+    """Latent steps to sound: a convolution, the stages, a sine and a convolution to one channel."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.is_grad_enabled() or x.device.type != "cpu":
+            return super().forward(x)
+        *parts, snake, last = self
+        assert isinstance(snake, SnakeBeta) and isinstance(last, CausalConv)
+        for part in parts:
+            x = part(x)
+        return torch.cat([sound for _, sound in in_stretches(x, snake, last)], -1)
 
 
 class Quantiser(nn.Module):
@@ -153,7 +221,7 @@ class CodecDecoder(nn.Module):
             )
         )
         widths = [config.channels >> stage for stage in range(len(config.upsample_rates) + 1)]
-        self.stages = nn.Sequential(
+        self.stages = Tower(
             CausalConv(config.latent, config.channels, KERNEL),
             *(Stage(width, rate) for width, rate in zip(widths, config.upsample_rates, strict=False)),
             SnakeBeta(widths[-1]),

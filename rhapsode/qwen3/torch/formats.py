@@ -17,6 +17,7 @@ FORMATS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.b
 _LARGEST = 127
 _ZERO = 128  # unsigned rows are what the library is fast with
 _LEAST = 1e-12  # a row of zeros has no scale
+_AT_ONCE = 1 << 20  # weights that are wide at the same time while they become narrow
 
 
 def has_int8() -> bool:
@@ -31,9 +32,13 @@ class Int8Linear(nn.Module):
         """weight [out, into] of any float type, on the CPU."""
         super().__init__()
         self.out_features, self.in_features = weight.shape
-        wide = weight.detach().float()
-        self.scale = (wide.abs().amax(1) / _LARGEST).clamp(min=_LEAST)
-        whole = (wide / self.scale.unsqueeze(1)).round().to(torch.int8)
+        self.scale, whole = torch.empty(self.out_features), torch.empty(weight.shape, dtype=torch.int8)
+        step = max(1, _AT_ONCE // self.in_features)
+        for start in range(0, self.out_features, step):
+            rows = slice(start, start + step)
+            wide = weight.detach()[rows].float()
+            self.scale[rows] = (wide.abs().amax(1) / _LARGEST).clamp(min=_LEAST)
+            whole[rows] = (wide / self.scale[rows].unsqueeze(1)).round_()
         self.packed = torch.ops.onednn.qlinear_prepack(whole, None)
         self.points = torch.zeros(self.out_features, dtype=torch.int32)
 

@@ -1,16 +1,19 @@
-"""Half of the bits for the widest part of the codec, where that is not heard: tried on the spot, kept if it holds.
+"""Half of the bits for the widest parts of the codec, where that is not heard: tried on the spot, kept if it holds.
 
-Knows which convolutions may be narrow, what they are tried on, and how far a waveform may be off. The sines of
-SnakeBeta and the residual streams stay float32 in any case: each sine has a learned frequency, and a high one makes
-much of little. So a checkpoint with high frequencies fails the trial and keeps float32 everywhere.
+Knows which layers may be narrow, in which order they are tried, what they are tried on, and how far a waveform may be
+off. The sines of SnakeBeta and the residual streams stay float32 in any case: each sine has a learned frequency, and a
+high one makes much of little. So a checkpoint with high frequencies fails the trial and keeps float32 everywhere.
 """
 
 from __future__ import annotations
 
-import torch
-from torch import nn
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-from rhapsode.qwen3.torch.codec import CodecDecoder, Residual
+import torch
+from torch import Tensor, nn
+
+from rhapsode.qwen3.torch.codec import CausalConv, CodecDecoder, Residual, Stage
 
 TOLERANCE = 0.005  # largest difference of a waveform over the peak of the float32 one
 LIMIT = 0.8 * TOLERANCE  # in the trial, which is one sound of many
@@ -24,26 +27,71 @@ def has_fast_bfloat16() -> bool:
     return bool(known is not None and known() and torch.backends.mkldnn.is_available())
 
 
+class NarrowPointwise(nn.Module):
+    """A convolution over one step as a product of narrow numbers; what is added to it is not narrow."""
+
+    def __init__(self, wide: nn.Module) -> None:
+        super().__init__()
+        assert isinstance(wide, CausalConv) and wide.kernel_size == (1,) and wide.bias is not None
+        self.weight = nn.Parameter(wide.weight.to(NARROW), requires_grad=False)
+        self.bias = wide.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.matmul(self.weight.squeeze(-1), x.to(NARROW)).to(x.dtype).add_(self.bias.unsqueeze(-1))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a layer stands, and what makes a narrow one of it."""
+
+    owner: nn.Module
+    name: str
+    make: Callable[[nn.Module], nn.Module]
+
+    def swap(self) -> Callable[[], None]:
+        """Put the narrow one there; returns what puts the old one back."""
+        wide = self.owner.get_submodule(self.name)
+        setattr(self.owner, self.name, self.make(wide))
+        return lambda: setattr(self.owner, self.name, wide)
+
+
+def steps(codec: CodecDecoder) -> Iterator[list[Place]]:
+    """What becomes narrow together: first all that is dilated, then the others of a stage."""
+    stages = [part for part in codec.stages if isinstance(part, Stage)]
+    units = [[part for part in stage if isinstance(part, Residual)] for stage in stages]
+    yield [Place(unit, "conv_1", _narrow_conv) for stage in units for unit in stage]
+    yield from ([Place(unit, "conv_2", NarrowPointwise) for unit in stage] for stage in units)
+
+
+def _narrow_conv(wide: nn.Module) -> nn.Module:
+    assert isinstance(wide, CausalConv) and wide.bias is not None
+    conv = CausalConv(wide.in_channels, wide.out_channels, wide.kernel_size[0], dilation=wide.dilation[0])
+    conv.weight = nn.Parameter(wide.weight.to(NARROW), requires_grad=False)
+    conv.bias = nn.Parameter(wide.bias.to(NARROW), requires_grad=False)
+    return conv.eval()
+
+
 @torch.inference_mode()
 def narrow(codec: CodecDecoder) -> float:
-    """Make the dilated convolutions of a float32 codec on the CPU in bfloat16, if its sound stays within `LIMIT`.
+    """Make layers of a float32 codec on the CPU bfloat16, step by step, as far as its sound stays within `LIMIT`.
 
-    Returns the deviation that was found in the trial; above `LIMIT`, or where it is not finite, the codec is as before.
+    Returns the deviation of the codec as it is left. Where the first step alone is too much, it is as before.
     """
     config = codec.config
     numbers = torch.Generator().manual_seed(0)
     codes = torch.randint(config.codebook_size, (1, TRIAL_FRAMES, config.codebooks), generator=numbers)
-    wanted = codec(codes)
-    convolutions = [unit.conv_1 for unit in codec.modules() if isinstance(unit, Residual)]
-    wide = [(conv.weight.data, conv.bias.data) for conv in convolutions if conv.bias is not None]
-    for conv in convolutions:
-        conv.to(NARROW)
-    deviation = float((codec(codes) - wanted).abs().max() / wanted.abs().max())
-    if not deviation <= LIMIT:  # NaN is above any limit
-        for conv, (weight, bias) in zip(convolutions, wide, strict=True):
-            conv.weight = nn.Parameter(weight, requires_grad=False)
-            conv.bias = nn.Parameter(bias, requires_grad=False)
-    return deviation
+    wanted, kept = codec(codes), 0.0
+    for number, step in enumerate(steps(codec)):
+        undo = [place.swap() for place in step]
+        deviation = float((codec(codes) - wanted).abs().max() / wanted.abs().max())
+        if deviation <= LIMIT:  # NaN is above any limit
+            kept = deviation
+            continue
+        for back in undo:
+            back()
+        if number == 0:
+            return deviation
+    return kept
 
 
 def is_mixed(codec: nn.Module) -> bool:

@@ -25,8 +25,9 @@ class Predictor(nn.Module):
         self.heads = nn.ModuleList(nn.Linear(config.trunk.hidden, config.vocab, bias=False) for _ in range(self.books))
 
     def room(self, slots: int, like: Tensor) -> KV:
-        """Keys and values for one frame of every slot."""
-        return KV(self.trunk.shape, slots, self.books + 1, like)
+        """Keys and values for one frame of every slot. On the CPU in float32, which is faster over so few."""
+        dtype = torch.float32 if like.device.type == "cpu" else like.dtype
+        return KV(self.trunk.shape, slots, self.books + 1, like.new_empty(0, dtype=dtype))
 
     def forward(
         self, hidden: Tensor, first: Tensor, uniform: Tensor, draw: Choice, kv: KV

@@ -79,11 +79,11 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> 
     """Grouped-query attention.
 
     query [rows, heads, new, d], keys and values [rows, kv_heads, length, d], mask [rows or 1, 1, new, length] added
-    to the scores -> [rows, new, heads * d].
+    to the scores -> [rows, new, heads * d] in the type of the query, whatever that of the keys.
     """
     rows, heads, new, width = query.shape
     groups = heads // keys.shape[1]
-    if query.dtype != torch.float32 or query.device.type != "cpu":
+    if keys.dtype != torch.float32 or query.device.type != "cpu":
         if new == 1:  # the queries of a group as rows of one head: each key is then read once
             query = query.view(rows, heads // groups, groups, width)
             out = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
@@ -91,12 +91,12 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> 
         out = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=groups > 1)
         return out.transpose(1, 2).reshape(rows, new, heads * width)
     # Written out, since the library's kernel splits work over threads in a way that depends on the batch.
-    query = query.reshape(rows, heads // groups, groups * new, width)
+    dtype, query = query.dtype, query.reshape(rows, heads // groups, groups * new, width).float()
     scores = torch.matmul(query, keys.transpose(-1, -2)).mul_(width**-0.5)
     if mask is not None:
         scores = scores.view(rows, heads, new, -1).add_(mask)
     out = torch.matmul(scores.softmax(-1).view(rows, heads // groups, groups * new, -1), values)
-    return out.view(rows, heads, new, width).transpose(1, 2).reshape(rows, new, heads * width)
+    return out.to(dtype).view(rows, heads, new, width).transpose(1, 2).reshape(rows, new, heads * width)
 
 
 class Block(nn.Module):

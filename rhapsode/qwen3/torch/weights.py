@@ -1,11 +1,13 @@
 """Tensors of a checkpoint into modules: which official tensors make which of our parameters.
 
-Knows the official names and ours, both ways round. Files are mapped, not read; what needs no conversion is not copied.
+Knows the official names and ours, both ways round, and how little memory loading may take beside the weights: tensors
+are read into their place, piece by piece where they change their type. Tables of which few rows are needed are mapped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from torch import Tensor, nn
 
 from rhapsode.errors import CheckpointError
 from rhapsode.qwen3 import names
-from rhapsode.qwen3.checkpoint import Checkpoint, Entry
+from rhapsode.qwen3.checkpoint import Checkpoint, read_header
 from rhapsode.qwen3.config import EncoderConfig
 from rhapsode.qwen3.names import Sources, both, codec_sources, decoder_tables
 from rhapsode.qwen3.torch import formats
@@ -25,6 +27,8 @@ from rhapsode.qwen3.torch.predictor import Predictor
 from rhapsode.qwen3.torch.talker import Talker
 from rhapsode.qwen3.torch.transformer import Rotary
 
+PIECE_BYTES = 1 << 24  # of a tensor that are read at once where it changes its type
+_TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 # For the codec: what its file holds and decoding or encoding does not read. Each side has its own copy of the tables.
 _UNREAD_BY_DECODING = ("decoder.quantizer.rvq_first.input_proj.", "decoder.quantizer.rvq_rest.input_proj.", "encoder.")
 _UNREAD_BY_ENCODING = (
@@ -44,7 +48,7 @@ def load_talker(
     with torch.device("meta"):
         talker = Talker(checkpoint.model.talker)
         predictor = Predictor(checkpoint.model.predictor, checkpoint.model.talker)
-    with _Reader(checkpoint.model_file, checkpoint.model_header) as reader:
+    with _Reader(checkpoint.model_file) as reader:
         reader.fill(talker, talker_sources(talker), dtype, device, int8=int8)
         reader.fill(predictor, predictor_sources(predictor), dtype, device, int8=int8)
         reader.finish(unread=("speaker_encoder.",))
@@ -59,7 +63,7 @@ def load_codec(checkpoint: Checkpoint, device: torch.device) -> CodecDecoder:
     config = checkpoint.codec.decoder
     with torch.device("meta"):
         codec = CodecDecoder(config)
-    with _Reader(checkpoint.codec_file, checkpoint.codec_header) as reader:
+    with _Reader(checkpoint.codec_file) as reader:
         tables = torch.stack([_table(reader, *pair) for pair in decoder_tables(config)])
         _put(codec, "quantiser.tables", tables.to(device))
         reader.fill(codec, codec_sources(config), torch.float32, device)
@@ -79,7 +83,7 @@ def load_encoder(checkpoint: Checkpoint, device: torch.device, *, windowed: bool
         config = replace(config, window=None)
     with torch.device("meta"):
         encoder = CodecEncoder(config, checkpoint.codec.codebooks_kept)
-    with _Reader(checkpoint.codec_file, checkpoint.codec_header) as reader:
+    with _Reader(checkpoint.codec_file) as reader:
         tables = torch.stack([_table(reader, *pair) for pair in encoder_tables(config)])
         _put(encoder, "quantiser.tables", tables.to(device))
         reader.fill(encoder, encoder_sources(config), torch.float32, device)
@@ -140,37 +144,73 @@ def encoder_tables(config: EncoderConfig) -> Iterator[tuple[str, str]]:
 
 def _table(reader: _Reader, sums: str, usage: str) -> Tensor:
     """A codebook as it is used: running sums over how often each entry was chosen."""
-    return reader.tensor(sums).float() / reader.tensor(usage).float().clamp(min=1e-5).unsqueeze(1)
+    cpu = torch.device("cpu")
+    found, times = (reader.join([name], torch.float32, cpu) for name in (sums, usage))
+    return found.div_(times.clamp_(min=1e-5).unsqueeze(1))
 
 
 class _Reader:
-    """One safetensors file, mapped; counts which tensors were used."""
+    """One safetensors file; counts which tensors were used."""
 
-    def __init__(self, file: Path, header: Mapping[str, Entry]) -> None:
-        self._file, self._names, self._used = file, set(header), set[str]()
+    def __init__(self, file: Path) -> None:
+        self._file, self._used = file, set[str]()
 
     def __enter__(self) -> _Reader:
+        self._header = read_header(self._file)
+        self._close = ExitStack()
         try:
-            self._open = safe_open(str(self._file), framework="pt")
-            self._source = self._open.__enter__()
+            self._stream = self._close.enter_context(open(self._file, "rb", buffering=0))
+            self._mapped = self._close.enter_context(safe_open(str(self._file), framework="pt"))
         except (SafetensorError, OSError) as error:
+            self._close.close()
             raise CheckpointError(f"{self._file} cannot be mapped: {error}.") from None
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._open.__exit__(*error)
+        self._close.close()
 
     def tensor(self, name: str) -> Tensor:
+        """As it is in the file, and mapped: pages that are never looked at take no memory, the others stay."""
         self._used.add(name)
-        return self._source.get_tensor(name)
+        return self._mapped.get_tensor(name)
+
+    def join(self, names: Sequence[str], dtype: torch.dtype, device: torch.device) -> Tensor:
+        """The rows of several tensors under one another."""
+        sizes = [self._header[name].shape[0] for name in names]
+        joined = torch.empty((sum(sizes), *self._header[names[0]].shape[1:]), dtype=dtype, device=device)
+        for name, part in zip(names, joined.split(sizes), strict=True):
+            self._read(name, part.view(-1))
+        return joined
+
+    def _read(self, name: str, into: Tensor) -> None:
+        """A tensor's numbers into a row of as many, of any type and on any device."""
+        self._used.add(name)
+        dtype = _TYPES[self._header[name].dtype]
+        self._stream.seek(self._header[name].start)
+        step = PIECE_BYTES // dtype.itemsize
+        for part in into.split(step):
+            piece = part
+            if part.dtype != dtype or part.device.type != "cpu":
+                piece = torch.empty(len(part), dtype=dtype, device="cpu")
+            left = memoryview(piece.view(torch.uint8).numpy())
+            while left:
+                count = self._stream.readinto(left)
+                if not count:
+                    raise CheckpointError(f"{self._file} is cut off within tensor {name}.")
+                left = left[count:]
+            if piece is not part:
+                part.copy_(piece)
 
     def fill(
         self, module: nn.Module, sources: Sources, dtype: torch.dtype, device: torch.device, *, int8: bool = False
     ) -> None:
         """Every parameter of a module that is still without data, from the official tensors it is made of."""
         for ours, theirs in sources.items():
-            parts = [self.tensor(name).to(device=device, dtype=dtype) for name in theirs]
-            _put(module, ours, parts[0] if len(parts) == 1 else torch.cat(parts))
+            looked_up = isinstance(module.get_submodule(ours.rpartition(".")[0]), nn.Embedding)
+            if looked_up and device.type == "cpu" and _TYPES[self._header[theirs[0]].dtype] == dtype:
+                _put(module, ours, self.tensor(*theirs))
+            else:
+                _put(module, ours, self.join(theirs, dtype, device))
             if int8:
                 formats.shrink(module, ours)
         empty = [name for name, parameter in module.named_parameters() if parameter.is_meta]
@@ -183,7 +223,7 @@ class _Reader:
 
     def finish(self, unread: tuple[str, ...]) -> None:
         """What is in the file was used, but for what is known not to be needed."""
-        left = sorted(name for name in self._names - self._used if not name.startswith(unread))
+        left = sorted(name for name in self._header.keys() - self._used if not name.startswith(unread))
         if left:
             raise RuntimeError(f"{self._file}: {len(left)} tensors were not used, such as {left[0]}")
 
