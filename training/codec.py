@@ -39,7 +39,8 @@ UNQUANTISED_SHARE = 0.25
 _SETTLING_VECTORS = 32_768
 _FIRST_SHARE = 0.1  # of the reconstruction's gradient that reaches book 0
 _DROPPED_ROWS = 0.3  # of the rows are rebuilt from fewer books than there are
-_SPECTRAL, _HEARING, _COMMIT_FIRST, _COMMIT_REST, _LEVEL = 6.0, 2.0, 0.25, 0.05, 0.1
+_SPECTRAL, _HEARING, _COMMIT_FIRST, _COMMIT_REST = 6.0, 2.0, 0.25, 0.05
+_CORRECTION = 0.02  # of the size of vectors, at most in a step: tables follow them
 _STATE = "codec-state.pt"
 
 
@@ -143,7 +144,6 @@ class CodecTraining:
         before_first, before_rest = codec.encoder.quantiser.first(flat), codec.encoder.quantiser.rest(flat)
         _, first, commit_first = books.first(before_first, learn=True)
         _, rest, commit_rest = books.rest(before_rest, kept, learn=True)
-        level = level_loss(before_first) + level_loss(before_rest)
         named = codec.reader(first).view(-1, codec.labels)
         phoneme = F.cross_entropy(named, labels.reshape(-1))
         held = first.detach() + _FIRST_SHARE * (first - first.detach())
@@ -160,7 +160,7 @@ class CodecTraining:
         phoneme.backward(retain_graph=True)
         by_phoneme, hidden.grad = hidden.grad, None
         commit = books.strength * (_COMMIT_FIRST * commit_first + _COMMIT_REST * commit_rest)
-        (commit + _LEVEL * level).backward(retain_graph=True)
+        commit.backward(retain_graph=True)
         by_tables, hidden.grad = hidden.grad, None
         (_SPECTRAL * spectral + _HEARING * hearing).backward()
         by_sound = hidden.grad
@@ -171,8 +171,23 @@ class CodecTraining:
         encoded.backward((by_sound + scale * by_phoneme + by_tables).to(encoded.dtype))
         norm = nn.utils.clip_grad_norm_(self.learned, 5.0)
         self.optimiser.step()
+        level = self._correct(codec.encoder.quantiser.first, before_first)
+        self._correct(codec.encoder.quantiser.rest, before_rest)
         self.listener.requires_grad_(True)
         self.averages.add(spectral, phoneme, commit_first + commit_rest, level, hearing, right, norm)
+
+    @torch.no_grad()
+    def _correct(self, projection: nn.Module, vectors: Tensor) -> Tensor:
+        """Bring the size of the vectors that a projection gave nearer to 1; what it was. Not once tables stand still.
+
+        No loss says how large vectors are to be, and the reader of phonemes wants them larger all the time.
+        """
+        size = vectors.square().mean().sqrt()
+        factor = (1 / size.clamp(min=1e-3)).clamp(1 - _CORRECTION, 1 + _CORRECTION)
+        still = self.codec.books.decay >= 1
+        for parameter in projection.parameters():
+            parameter.mul_(factor.masked_fill(still, 1.0))
+        return size
 
     def _listen(self, wave: Tensor, labels: Tensor) -> tuple[list[Tensor], Tensor]:
         """One step of the listener on real speech: what its layers saw, and the share of phonemes it got right."""
@@ -195,11 +210,6 @@ class CodecTraining:
         codec.books.first(codec.encoder.quantiser.first(flat), settle=True)
         codec.books.rest(codec.encoder.quantiser.rest(flat), settle=True)
         codec.books.strength.fill_(1.0)
-
-
-def level_loss(vectors: Tensor) -> Tensor:
-    """How far the mean power of vectors [n, width] is from 1. Nothing else says how large they are to be."""
-    return vectors.square().mean().log().square()
 
 
 def train(training: CodecTraining, work: Work, seconds: float, most_rate: float, state: dict[str, Any]) -> None:

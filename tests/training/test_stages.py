@@ -307,13 +307,32 @@ def test_phonemes_do_not_pull_harder_where_tables_do(encoded: Stages, monkeypatc
     torch.testing.assert_close(twice - some, some - none, rtol=1e-3, atol=1e-4 * float(some.abs().max()))
 
 
-def test_vectors_have_a_level() -> None:
-    vectors = torch.randn(64, 8)
-    vectors = (vectors / vectors.square().mean().sqrt()).requires_grad_(True)
-    assert float(codec.level_loss(vectors.detach())) < 1e-6
-    (down,) = torch.autograd.grad(codec.level_loss(10 * vectors), vectors)
-    (up,) = torch.autograd.grad(codec.level_loss(vectors / 10), vectors)
-    assert float((down * vectors).sum()) > 0 > float((up * vectors).sum()), "loud ones fall, quiet ones rise"
+def test_vectors_find_their_size(encoded: Stages) -> None:
+    torch.manual_seed(0)
+    training = codec_training(encoded, 1, SEGMENT + 1)
+    projections = training.codec.encoder.quantiser.first, training.codec.encoder.quantiser.rest
+    with torch.no_grad():
+        projections[0].weight.mul_(30)
+        projections[1].weight.div_(30)
+    training.rate.set(1e-4)
+
+    def sizes() -> list[float]:
+        torch.manual_seed(1)  # for the same segments
+        with torch.no_grad():
+            hidden = training.encode(training.segments(4)[0]).flatten(0, 1)
+            return [float(part(hidden).square().mean().sqrt()) for part in projections]
+
+    before = sizes()
+    for _ in range(30):
+        training.step()
+    after = sizes()
+    assert before[0] > 5 and after[0] < 0.7 * before[0] and before[1] < 0.5 and after[1] > 1.4 * before[1]
+    training.codec.books.decay.fill_(1.0)
+    training.rate.set(0.0)
+    before = sizes()
+    for _ in range(3):
+        training.step()
+    assert sizes() == pytest.approx(before, rel=0.02), "tables stand still"
 
 
 def test_tables_are_settled_once_when_a_quarter_has_passed(
