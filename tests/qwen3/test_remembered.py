@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from rhapsode.audio.takes import begun_settings
+from rhapsode.machine import quota
 from rhapsode.qwen3.config import ModelConfig
 from rhapsode.qwen3.torch import remembered
 from rhapsode.qwen3.torch.remembered import Measured, cache_file, pick_format, recall, remember
-from rhapsode.qwen3.torch.threads import choose_threads, quota
+from rhapsode.qwen3.torch.threads import choose_threads
 from tests import tiny_checkpoint
 
 

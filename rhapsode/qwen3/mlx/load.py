@@ -5,6 +5,7 @@ Knows formats by the names that users type. Imports no torch.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,13 @@ from rhapsode.errors import CheckpointError, UserError
 from rhapsode.qwen3 import names
 from rhapsode.qwen3.checkpoint import Checkpoint
 from rhapsode.qwen3.limits import Limits
+from rhapsode.qwen3.mlx import memory
+from rhapsode.qwen3.mlx.check import check
 from rhapsode.qwen3.mlx.codec import CodecDecoder
 from rhapsode.qwen3.mlx.predictor import Predictor
 from rhapsode.qwen3.mlx.stepper import MlxStepper
 from rhapsode.qwen3.mlx.talker import Talker
+from rhapsode.qwen3.trials import require
 from rhapsode.types import Sampling
 
 # What rows are computed in, and the bits of a weight where they are fewer.
@@ -29,7 +33,6 @@ FORMATS: dict[str, tuple[mx.Dtype, int | None]] = {
     "int8": (mx.bfloat16, 8),
     "int4": (mx.bfloat16, 4),
 }
-DEFAULT_SLOTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,8 @@ class Model:
     format: str
     device: str = "mlx"
     codec_format: str = "float32"
-    default_slots: int = DEFAULT_SLOTS
+    notes: tuple[str, ...] = ()  # what this machine does not compute as it should
+    default_slots: int = memory.SLOTS[0]
     codec_group: int = 1
 
     def stepper(self, sampling: Sampling, *, slots: int, prompt: int, frames: int, sample_rate: int) -> MlxStepper:
@@ -53,21 +57,47 @@ class Model:
         )  # fmt: skip
 
 
-def load_model(checkpoint: Checkpoint, format: str) -> Model:
-    """Raises `UserError` for a format that there is not, `CheckpointError` for a file that cannot be read."""
-    if format == "auto":
-        format = "float32" if mx.default_device() == mx.Device(mx.cpu) else "bfloat16"
-    if format not in FORMATS:
-        raise UserError(f"There is no format {format!r} on mlx; there are {', '.join(FORMATS)} (or auto).")
-    (dtype, bits), config = FORMATS[format], checkpoint.model
+def load_model(checkpoint: Checkpoint, format: str, slots: int | None = None) -> Model:
+    """Load, and try what the steps of so many slots (None: as many as fit) rely on.
+
+    Raises `UserError` for a format that there is not or a device that computes wrongly, `CheckpointError` for a file
+    that cannot be read.
+    """
+    format, config = choose_format(format), checkpoint.model
+    dtype, bits = FORMATS[format]
+    room = memory.plan(config, checkpoint.codec, dtype, bits, slots)
+    memory.limit(room)
+    trials = check(config, checkpoint.codec, dtype, bits, room.slots, time.perf_counter)
+    notes = tuple(require(trials)) + (() if room.fits else (_tight(room, format),))
     file = _read(checkpoint.model_file)
     talker = Talker(config.talker, _weights(file, names.talker_sources(config.talker), dtype), bits)
     sources = names.predictor_sources(config.predictor, config.talker)
     predictor = Predictor(config.predictor, config.talker, _weights(file, sources, dtype), bits)
-    return Model(talker, predictor, _codec(checkpoint), format)
+    # Read and made narrow here and once: within a compiled step it would be done again in every frame.
+    mx.eval(talker.arrays(), predictor.arrays())
+    del file
+    codec = _codec(checkpoint, room.piece)
+    mx.eval(codec.arrays())
+    return Model(talker, predictor, codec, format, default_slots=room.slots, notes=notes)
 
 
-def _codec(checkpoint: Checkpoint) -> CodecDecoder:
+def _tight(room: memory.Plan, format: str) -> str:
+    return (
+        f"{room.slots} slots in {format} need {room.needed / 1e9:.1f} GB, and {(room.usable or 0) / 1e9:.1f} may be "
+        "used here: fewer --slots or a --format with fewer bits would be faster."
+    )
+
+
+def choose_format(format: str) -> str:
+    """The format that is meant. Raises `UserError` for one that there is not."""
+    if format == "auto":
+        return "float32" if mx.default_device() == mx.Device(mx.cpu) else "bfloat16"
+    if format not in FORMATS:
+        raise UserError(f"There is no format {format!r} on mlx; there are {', '.join(FORMATS)} (or auto).")
+    return format
+
+
+def _codec(checkpoint: Checkpoint, piece: int) -> CodecDecoder:
     """In float32 whatever the file holds: half precision is not good enough for its sines."""
     config, file = checkpoint.codec.decoder, _read(checkpoint.codec_file)
     weights = _weights(file, names.codec_sources(config), mx.float32)
@@ -78,7 +108,7 @@ def _codec(checkpoint: Checkpoint) -> CodecDecoder:
     for name in ("quantiser.first.weight", "quantiser.rest.weight"):
         if weights[name].ndim == 3:
             weights[name] = weights[name][..., 0]  # a convolution over one step is a plain product
-    return CodecDecoder(config, {**weights, "quantiser.tables": mx.stack(tables)})
+    return CodecDecoder(config, {**weights, "quantiser.tables": mx.stack(tables)}, piece)
 
 
 def _read(file: Path) -> dict[str, mx.array]:

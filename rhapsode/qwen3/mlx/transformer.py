@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 import mlx.core as mx
 
 from rhapsode.qwen3.config import TransformerShape
+from rhapsode.qwen3.mlx import library
 
 # (layer, keys, values) of new rows, each [rows, kv_heads, new, head_dim] -> those to attend to, [.., length, head_dim]
 Remember = Callable[[int, mx.array, mx.array], tuple[mx.array, mx.array]]
@@ -21,6 +22,15 @@ ROW_STEP = 8
 
 def round_up(count: int, step: int) -> int:
     return -(-count // step) * step
+
+
+def arrays(network: object) -> list[mx.array]:
+    """Every array that a network holds, itself or in its parts: what is to be there before it is called."""
+    if isinstance(network, mx.array):
+        return [network]
+    if isinstance(network, (list, tuple)):
+        return [array for part in network for array in arrays(part)]
+    return [array for part in vars(network).values() for array in arrays(part)] if hasattr(network, "__dict__") else []
 
 
 def normalise(x: mx.array, weight: mx.array, eps: float) -> mx.array:
@@ -37,25 +47,21 @@ def silu(x: mx.array) -> mx.array:
 class Linear:
     """[..., into] -> [..., out]; with `bits`, weights in groups of 64 that share a scale and an offset."""
 
-    GROUP = 64
-
     def __init__(self, weights: Weights, name: str, bits: int | None = None) -> None:
         weight = weights[f"{name}.weight"]
         self.bias = weights.get(f"{name}.bias")
-        self.bits = bits if bits and weight.shape[-1] % self.GROUP == 0 else None
+        self.bits = bits if bits and weight.shape[-1] % library.GROUP == 0 else None
         if self.bits:
-            self.packed, self.scales, self.offsets = mx.quantize(weight, group_size=self.GROUP, bits=self.bits)
+            self.packed, self.scales, self.offsets = mx.quantize(weight, group_size=library.GROUP, bits=self.bits)
         else:
             self.weight = weight
 
     def __call__(self, x: mx.array) -> mx.array:
-        if self.bits:
-            y = mx.quantized_matmul(
-                x, self.packed, self.scales, self.offsets, transpose=True, group_size=self.GROUP, bits=self.bits
-            )
-        else:
-            y = x @ self.weight.T
+        y = self._few_bits(x, self.bits) if self.bits else x @ self.weight.T
         return y if self.bias is None else y + self.bias
+
+    def _few_bits(self, x: mx.array, bits: int) -> mx.array:
+        return library.quantised(x, self.packed, self.scales, self.offsets, bits)
 
 
 def rotate(x: mx.array, cos: mx.array, sin: mx.array) -> mx.array:
@@ -72,7 +78,7 @@ def attend(query: mx.array, keys: mx.array, values: mx.array, mask: mx.array | N
     scores = (query @ keys.swapaxes(-1, -2)).reshape(rows, heads, new, -1) * width**-0.5
     if mask is not None:
         scores = scores + mask
-    weight = mx.softmax(scores, axis=-1, precise=True).reshape(rows, kv_heads, heads // kv_heads * new, -1)
+    weight = library.softmax(scores).reshape(rows, kv_heads, heads // kv_heads * new, -1)
     return (weight @ values).reshape(rows, heads, new, width).swapaxes(1, 2).reshape(rows, new, heads * width)
 
 
@@ -157,8 +163,8 @@ class KV:
         """Write one row of every slot at that slot's position; attend to the first `reach` positions."""
 
         def remember(layer: int, key: mx.array, value: mx.array) -> tuple[mx.array, mx.array]:
-            self.keys[layer][rows, :, positions] = key[:, :, 0]
-            self.values[layer][rows, :, positions] = value[:, :, 0]
+            self.keys[layer] = library.write(self.keys[layer], rows, positions, key[:, :, 0])
+            self.values[layer] = library.write(self.values[layer], rows, positions, value[:, :, 0])
             return self.keys[layer][:, :, :reach], self.values[layer][:, :, :reach]
 
         return remember

@@ -10,7 +10,6 @@ import contextlib
 import json
 import math
 import os
-import platform
 import re
 import sys
 import tempfile
@@ -22,10 +21,10 @@ from typing import Any
 import torch
 
 from rhapsode.errors import UserError
+from rhapsode.machine import cores, processor
 from rhapsode.qwen3.config import ModelConfig
 from rhapsode.qwen3.torch import mixed
 from rhapsode.qwen3.torch.load import DEFAULT_SLOTS, choose_device, choose_format
-from rhapsode.qwen3.torch.threads import cores
 
 AUTO = "auto"
 _MOST_BYTES = 1 << 20
@@ -185,15 +184,3 @@ def _measured(raw: Any) -> Measured | None:
     except OverflowError:
         return None
     return Measured(*values) if all(math.isfinite(v) and v >= 0 for v in values) and values[0] > 0 else None
-
-
-def processor() -> str:
-    """The processor by its maker's name where the system says it."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:  # not Linux
-        pass
-    return platform.processor() or platform.machine()
