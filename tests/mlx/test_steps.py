@@ -30,7 +30,7 @@ def logits(model: Model, prompts: list[Prompt]) -> np.ndarray:
     mlx: Any = model
     lanes: Any = stepper(mlx, limits_for(prompts), len(prompts), kind=kind)
     lanes.admit([(slot, Request(prompt, 4, seed_of(slot))) for slot, prompt in enumerate(prompts)])
-    return np.array(model.talker.logits(lanes.hidden))
+    return np.array(model.talker.logits(lanes.state["hidden"]))
 
 
 @pytest.fixture(scope="session")

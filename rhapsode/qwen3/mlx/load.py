@@ -49,11 +49,13 @@ class Model:
     default_slots: int = memory.SLOTS[0]
     codec_group: int = 1
 
-    def stepper(self, sampling: Sampling, *, slots: int, prompt: int, frames: int, sample_rate: int) -> MlxStepper:
-        """Slots for lines of at most `prompt` rows and `frames` frames."""
+    def stepper(
+        self, sampling: Sampling, *, slots: int, prompt: int, frames: int, sample_rate: int, scripted: bool = False
+    ) -> MlxStepper:
+        """Slots for lines of at most `prompt` rows and `frames` frames; `scripted` as `MlxStepper` has it."""
         return MlxStepper(
             self.talker, self.predictor, self.codec, sampling,
-            slots=slots, limits=Limits(prompt, frames), sample_rate=sample_rate,
+            slots=slots, limits=Limits(prompt, frames), sample_rate=sample_rate, scripted=scripted,
         )  # fmt: skip
 
 

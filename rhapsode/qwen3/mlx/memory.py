@@ -24,7 +24,7 @@ CACHE = 0.125  # of what may be used: buffers that MLX keeps for the next call
 PROMPT = 128  # rows of a long line's prompt
 LINE = "word " * 60  # as long as a line may be
 _ALIVE = 5  # arrays of the widest kind that the codec holds at once, the one that is made among them
-_PREFILL = 512  # rows of prompts at once
+PREFILL = 512  # rows of prompts at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _codec_bytes(codec: CodecConfig, piece: int) -> int:
 def _prefill_bytes(model: ModelConfig, dtype: mx.Dtype) -> int:
     """Rows of prompts between the layers, and the scores of their attention."""
     trunk = model.talker.trunk
-    return _PREFILL * (6 * trunk.intermediate * dtype.size + trunk.heads * 2 * PROMPT * mx.float32.size)
+    return PREFILL * (6 * trunk.intermediate * dtype.size + trunk.heads * 2 * PROMPT * mx.float32.size)
 
 
 def default_slots(model: ModelConfig, codec: CodecConfig, dtype: mx.Dtype, bits: int | None) -> int:

@@ -137,17 +137,33 @@ class Trunk:
 class KV:
     """Keys and values of every layer for a fixed number of slots: [slots, kv_heads, length, d] each."""
 
-    def __init__(self, shape: TransformerShape, slots: int, length: int, dtype: mx.Dtype) -> None:
-        self.length = length
+    def __init__(self, keys: list[mx.array], values: list[mx.array]) -> None:
+        self.keys, self.values = list(keys), list(values)
+
+    @classmethod
+    def of(cls, shape: TransformerShape, slots: int, length: int, dtype: mx.Dtype) -> KV:
         size = (slots, shape.kv_heads, length, shape.head_dim)
-        self.keys = [mx.zeros(size, dtype) for _ in range(shape.layers)]
-        self.values = [mx.zeros(size, dtype) for _ in range(shape.layers)]
+        return cls(*([mx.zeros(size, dtype) for _ in range(shape.layers)] for _ in range(2)))
+
+    @property
+    def length(self) -> int:
+        return self.keys[0].shape[2]
 
     def forget(self, slots: mx.array) -> None:
         """Masked positions weigh nothing only while they are finite: no line may leave a NaN to the next."""
         for layer in range(len(self.keys)):
             self.keys[layer][slots] = 0
             self.values[layer][slots] = 0
+
+    def first(self, count: int) -> KV:
+        """A copy of the first positions."""
+        return KV(*([mx.contiguous(kept[:, :, :count]) for kept in both] for both in (self.keys, self.values)))
+
+    def share(self, slots: mx.array, other: KV) -> None:
+        """Begin some slots with what one row of another holds."""
+        for layer in range(len(self.keys)):
+            self.keys[layer][slots, :, : other.length] = other.keys[layer]
+            self.values[layer][slots, :, : other.length] = other.values[layer]
 
     def fill(self, slots: mx.array, start: int, stop: int, reach: int) -> Remember:
         """Write rows of some slots at positions start..stop; attend to the first `reach` positions."""
