@@ -89,20 +89,19 @@ def test_graphs_give_the_codes_that_single_steps_give(
 
 
 def test_keys_are_written_where_they_lie(model: Any, prompts: list[Prompt]) -> None:
-    """A step needs less than a copy of one layer's keys."""
+    """Steps hold less than a copy of one layer's keys beside those that there are, and the codes."""
+    before = mx.get_active_memory()
     lanes = scripted(model, Limits(64, 30_000), 2)
     begin(lanes, prompts, 30_000)
-    for _ in range(3):
-        lanes.step()
-        lanes.synchronise()
-    held = mx.get_active_memory()
+    lanes.synchronise()
     mx.reset_peak_memory()
-    for _ in range(3):
+    for _ in range(5):
         lanes.step()
         lanes.finished()
     lanes.synchronise()
     assert lanes.kv.keys[0].nbytes > 5e6
-    assert mx.get_peak_memory() - held < lanes.kv.keys[0].nbytes
+    allowed = lanes.kv_bytes + 2 * lanes.state["done"].nbytes + lanes.kv.keys[0].nbytes
+    assert mx.get_peak_memory() - before < allowed
 
 
 @pytest.mark.parametrize(("written", "length", "wanted"), [
