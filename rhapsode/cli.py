@@ -135,9 +135,9 @@ def _add_checkpoint_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_bench_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--shapes", metavar="NAME", help="random weights of these shapes: 1.7b, 0.6b, demo (1.7b)")
+    parser.add_argument("--shapes", metavar="NAME", help="random weights: 1.7b, 0.6b, small, demo (1.7b)")
     parser.add_argument("--checkpoint", metavar="DIR", help="a folder in the official layout, in place of --shapes")
-    parser.add_argument("--device", metavar="D", default="auto", help="cpu, cuda, cuda:1, mps (the best there is)")
+    parser.add_argument("--device", metavar="D", default="auto", help="cpu, cuda, cuda:1, mps, mlx (the best there is)")
     parser.add_argument("--format", metavar="F,F", default="auto", help="formats to compare (what suits the device)")
     parser.add_argument("--slots", metavar="N,N", default="auto", help="lines side by side (what suits the device)")
     parser.add_argument("--lines", metavar="N", type=int, help="lines of the book that are read (about a minute's)")

@@ -92,7 +92,10 @@ class CodecDecoder:
         """
         self.config, self.piece = config, piece
         self.tables = weights["quantiser.tables"]
-        self.first, self.rest = Linear(weights, "quantiser.first"), Linear(weights, "quantiser.rest")
+        # Convolutions over one step are plain products.
+        plain = {f"quantiser.{part}.weight": weights[f"quantiser.{part}.weight"] for part in ("first", "rest")}
+        plain = {name: weight.reshape(weight.shape[:2]) for name, weight in plain.items()}
+        self.first, self.rest = Linear(plain, "quantiser.first"), Linear(plain, "quantiser.rest")
         self.conv_in = CausalConv(weights, "conv_in")
         self.project_in, self.project_out = Linear(weights, "project_in"), Linear(weights, "project_out")
         self.trunk = Trunk(config.trunk, weights)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import mlx.core as mx
@@ -15,8 +15,9 @@ import mlx.core as mx
 from rhapsode.errors import CheckpointError, UserError
 from rhapsode.qwen3 import names
 from rhapsode.qwen3.checkpoint import Checkpoint
+from rhapsode.qwen3.config import CodecConfig, ModelConfig
 from rhapsode.qwen3.limits import Limits
-from rhapsode.qwen3.mlx import memory
+from rhapsode.qwen3.mlx import memory, remembered
 from rhapsode.qwen3.mlx.check import check
 from rhapsode.qwen3.mlx.codec import CodecDecoder
 from rhapsode.qwen3.mlx.predictor import Predictor
@@ -25,6 +26,7 @@ from rhapsode.qwen3.mlx.talker import Talker
 from rhapsode.qwen3.trials import require
 from rhapsode.types import Sampling
 
+AUTO = "auto"
 # What rows are computed in, and the bits of a weight where they are fewer.
 FORMATS: dict[str, tuple[mx.Dtype, int | None]] = {
     "float32": (mx.float32, None),
@@ -60,27 +62,59 @@ class Model:
 
 
 def load_model(checkpoint: Checkpoint, format: str, slots: int | None = None) -> Model:
-    """Load, and try what the steps of so many slots (None: as many as fit) rely on.
+    """Load, and try what the steps of so many slots (None: as many as suit) rely on.
 
     Raises `UserError` for a format that there is not or a device that computes wrongly, `CheckpointError` for a file
     that cannot be read.
     """
+    note = ""
+    if format == AUTO:
+        format, note = _measured_format(checkpoint.model, slots)
     format, config = choose_format(format), checkpoint.model
-    dtype, bits = FORMATS[format]
-    room = memory.plan(config, checkpoint.codec, dtype, bits, slots)
-    memory.limit(room)
-    trials = check(config, checkpoint.codec, dtype, bits, room.slots, time.perf_counter)
-    notes = tuple(require(trials)) + (() if room.fits else (_tight(room, format),))
+    dtype, _ = FORMATS[format]
     file = _read(checkpoint.model_file)
-    talker = Talker(config.talker, _weights(file, names.talker_sources(config.talker), dtype), bits)
-    sources = names.predictor_sources(config.predictor, config.talker)
-    predictor = Predictor(config.predictor, config.talker, _weights(file, sources, dtype), bits)
+    talker = _weights(file, names.talker_sources(config.talker), dtype)
+    predictor = _weights(file, names.predictor_sources(config.predictor, config.talker), dtype)
+    del file  # what is read is let go of as soon as it has its type
+    made = assemble(config, checkpoint.codec, format, talker, predictor, _codec_weights(checkpoint), slots)
+    return replace(made, notes=(note, *made.notes)) if note else made
+
+
+def assemble(
+    model: ModelConfig, codec: CodecConfig, format: str,
+    talker: dict[str, mx.array], predictor: dict[str, mx.array], decoder: dict[str, mx.array], slots: int | None = None,
+) -> Model:  # fmt: skip
+    """Networks of weights by our names, those of talker and predictor in the type of the format.
+
+    The dictionaries are empty afterwards: nothing is kept twice.
+    """
+    dtype, bits = FORMATS[format]
+    room = memory.plan(model, codec, dtype, bits, slots)
+    if slots is None and (best := remembered.best_slots(model, format, room.slots)):
+        room = memory.plan(model, codec, dtype, bits, best)
+    memory.limit(room)
+    trials = check(model, codec, dtype, bits, room.slots, time.perf_counter)
+    notes = tuple(require(trials)) + (() if room.fits else (_tight(room, format),))
+    made = Model(
+        Talker(model.talker, talker, bits),
+        Predictor(model.predictor, model.talker, predictor, bits),
+        CodecDecoder(codec.decoder, decoder, room.piece),
+        format, default_slots=room.slots, notes=notes,
+    )  # fmt: skip
     # Read and made narrow here and once: within a compiled step it would be done again in every frame.
-    mx.eval(talker.arrays(), predictor.arrays())
-    del file
-    codec = _codec(checkpoint, room.piece)
-    mx.eval(codec.arrays())
-    return Model(talker, predictor, codec, format, default_slots=room.slots, notes=notes)
+    for weights in (talker, predictor, decoder):
+        weights.clear()
+    for network in (made.talker, made.predictor, made.codec):
+        mx.eval(network.arrays())
+    return made
+
+
+def _measured_format(config: ModelConfig, slots: int | None) -> tuple[str, str]:
+    """What `bench` found fastest here at these slots, and what to say of it; `auto` where nothing is known."""
+    best = remembered.best(config, slots or memory.SLOTS[0])
+    if best is None:
+        return AUTO, ""
+    return best.format, f"{best.format}: the fastest within its tolerance on this machine, measured on {best.date}."
 
 
 def _tight(room: memory.Plan, format: str) -> str:
@@ -92,14 +126,14 @@ def _tight(room: memory.Plan, format: str) -> str:
 
 def choose_format(format: str) -> str:
     """The format that is meant. Raises `UserError` for one that there is not."""
-    if format == "auto":
+    if format == AUTO:
         return "float32" if mx.default_device() == mx.Device(mx.cpu) else "bfloat16"
     if format not in FORMATS:
         raise UserError(f"There is no format {format!r} on mlx; there are {', '.join(FORMATS)} (or auto).")
     return format
 
 
-def _codec(checkpoint: Checkpoint, piece: int) -> CodecDecoder:
+def _codec_weights(checkpoint: Checkpoint) -> dict[str, mx.array]:
     """In float32 whatever the file holds: half precision is not good enough for its sines."""
     config, file = checkpoint.codec.decoder, _read(checkpoint.codec_file)
     weights = _weights(file, names.codec_sources(config), mx.float32)
@@ -107,10 +141,7 @@ def _codec(checkpoint: Checkpoint, piece: int) -> CodecDecoder:
         file[sums].astype(mx.float32) / mx.maximum(file[usage].astype(mx.float32), 1e-5)[:, None]
         for sums, usage in names.decoder_tables(config)
     ]
-    for name in ("quantiser.first.weight", "quantiser.rest.weight"):
-        if weights[name].ndim == 3:
-            weights[name] = weights[name][..., 0]  # a convolution over one step is a plain product
-    return CodecDecoder(config, {**weights, "quantiser.tables": mx.stack(tables)}, piece)
+    return {**weights, "quantiser.tables": mx.stack(tables)}
 
 
 def _read(file: Path) -> dict[str, mx.array]:
