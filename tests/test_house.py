@@ -229,3 +229,23 @@ def test_dependencies_are_permissive_and_constrained() -> None:
         requirement = Requirement(wanted)
         version = pinned.get(canonicalize_name(requirement.name))
         assert version and requirement.specifier.contains(version), wanted
+
+
+@pytest.mark.parametrize(("system", "machine", "wanted"), [
+    ("darwin", "arm64", "mlx"), ("darwin", "x86_64", "torch"), ("linux", "x86_64", "torch"),
+    ("win32", "AMD64", "torch"),
+])  # fmt: skip
+def test_each_machine_is_brought_one_array_library(system: str, machine: str, wanted: str) -> None:
+    """What pip would install there: no torch on Apple silicon, whichever extra for reading is asked for."""
+    from packaging.requirements import Requirement
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    here = {"sys_platform": system, "platform_machine": machine}
+    requirements = [Requirement(line) for line in project["dependencies"]]
+    extra = [Requirement(line) for line in project["optional-dependencies"]["mlx"]]
+
+    def brought(wanted: list[Requirement]) -> set[str]:
+        return {one.name for one in wanted if one.marker is None or one.marker.evaluate(here)} & {"mlx", "torch"}
+
+    assert brought(requirements) == {wanted}
+    assert brought([*requirements, *extra]) == {wanted} | ({"mlx"} if system != "win32" else set())
