@@ -28,6 +28,8 @@ CANDIDATES = 50  # that a code is usually drawn from
 REACH = 512  # keys
 FIRST_KERNEL = 3
 TIME = 64  # steps of a convolution
+SNAKE_TIME = 1919  # of SnakeBeta
+SNAKE_TOLERANCE = 1e-4  # half precision would be far beyond, and is what the codec does not bear
 # Largest difference over the peak. A GPU may round float32 products to fewer bits; what is looked for is far beyond.
 TOLERANCES = {mx.float32: 5e-3, mx.float16: 1e-2, mx.bfloat16: 4e-2}
 
@@ -102,6 +104,8 @@ def questions(
     yield _layer_norm(numbers, codec.decoder.latent)
     for size in convolution_sizes(codec.decoder):
         yield _convolution(numbers, size)
+    for channels in snake_sizes(codec.decoder):
+        yield _snake(numbers, channels)
     yield _compiling(numbers, slots)
 
 
@@ -130,6 +134,11 @@ def convolution_sizes(config: DecoderConfig) -> list[tuple[int, int, int, int, i
         found.append((channels, 1, channels, 1, 1))
     found.append((1, KERNEL, channels, 1, 1))
     return list(dict.fromkeys(found))
+
+
+def snake_sizes(config: DecoderConfig) -> list[int]:
+    """Channels of every SnakeBeta of the codec."""
+    return [config.channels >> stage for stage in range(len(config.upsample_rates) + 1)]
 
 
 # ---------------------------------------------------------------------- questions
@@ -276,6 +285,22 @@ def _convolution(numbers: np.random.Generator, size: tuple[int, int, int, int, i
     label = f"{into * groups} to {out}, kernel {kernel}" + (f", dilation {dilation}" if dilation > 1 else "")
     inputs = x, weight, dilation, groups
     return Question("convolution", size, label, inputs, truth, TOLERANCES[mx.float32], timed=True)
+
+
+def _snake(numbers: np.random.Generator, channels: int) -> Question:
+    """Sines of large multiples too, and a number of steps that fills no block of threads."""
+    x, given = _given(numbers, 1, SNAKE_TIME, channels)
+    alpha, wide = _given(numbers, channels)
+    height, high = _given(numbers, channels)
+    alpha, wide = alpha * 16, wide * 16  # a power of two: exact on both sides
+    truth = given + np.square(np.sin(given * wide)) * high
+    ways = tuple(way for way in library.WAYS["SnakeBeta"] if way.name != library.OURS or _has_gpu())
+    inputs = x, alpha, height
+    return Question("SnakeBeta", (channels,), _label(x), inputs, truth, SNAKE_TOLERANCE, ways, timed=True)
+
+
+def _has_gpu() -> bool:
+    return mx.default_device() != mx.Device(mx.cpu)
 
 
 def _compiling(numbers: np.random.Generator, slots: int) -> Question:

@@ -57,7 +57,7 @@ class SnakeBeta:
         self.height = 1.0 / (mx.exp(weights[f"{name}.beta"]) + 1e-9)
 
     def __call__(self, x: mx.array) -> mx.array:
-        return x + mx.square(mx.sin(x * self.alpha)) * self.height
+        return library.snake(x, self.alpha, self.height)
 
 
 class ConvNeXt:

@@ -12,8 +12,10 @@ from typing import Any
 
 import mlx.core as mx
 
+from rhapsode.qwen3.mlx import kernels
 from rhapsode.qwen3.trials import Way
 
+OURS = "our kernel"  # is not asked where there is no GPU
 GROUP = 64  # weights that share a scale and an offset
 _CHUNK = 128  # columns that the counting sort compares at once
 Size = tuple[int | str, ...]
@@ -86,11 +88,19 @@ def _shifted(x: mx.array, weight: mx.array, dilation: int, groups: int) -> mx.ar
     return sum((rows @ tap.T for rows, tap in taps[1:]), taps[0][0] @ taps[0][1].T)
 
 
+def _snaked(x: mx.array, alpha: mx.array, height: mx.array) -> mx.array:
+    return x + mx.square(mx.sin(x * alpha)) * height
+
+
+_snaked_at_once = mx.compile(_snaked)  # one pass of the library's own making
+
+
 def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-# Task -> its ways, the library's first and the plain one last.
+# Task -> its ways, the library's first and the plain one last. Of what may be chosen by speed, those after the first
+# must be clearly faster than those before them.
 WAYS: dict[str, tuple[Way, ...]] = {
     "sort": (Way("argsort", lambda x: mx.argsort(-x, axis=-1)), Way("counting", _counted)),
     "largest": (Way("argmax", lambda x: mx.argmax(x, axis=-1)), Way("comparisons", _compared)),
@@ -100,6 +110,11 @@ WAYS: dict[str, tuple[Way, ...]] = {
     "write keys": (Way("scatter", _written), Way("a masked copy", _overlaid)),
     "quantised product": (Way("quantized_matmul", _quantised), Way("widened weights", _widened)),
     "convolution": (Way("conv1d", _convolved), Way("shifted products", _shifted)),
+    "SnakeBeta": (
+        Way("compiled", lambda x, alpha, height: _snaked_at_once(x, alpha, height)),
+        Way(OURS, kernels.snake),
+        Way("one after the other", _snaked),
+    ),
     "compiling": (Way("compile", mx.compile), Way("step by step", _as_it_is)),
 }
 
@@ -162,6 +177,11 @@ def quantised(x: mx.array, packed: mx.array, scales: mx.array, offsets: mx.array
 def convolve(x: mx.array, weight: mx.array, dilation: int, groups: int) -> mx.array:
     """x [rows, time, into] -> [rows, time without the past, out]; weight [out, kernel, into], or depthwise."""
     return taken("convolution", (*weight.shape, dilation, groups)).run(x, weight, dilation, groups)
+
+
+def snake(x: mx.array, alpha: mx.array, height: mx.array) -> mx.array:
+    """x + sin(alpha x)^2 height for float32 x [.., channels] and numbers of each channel."""
+    return taken("SnakeBeta", (x.shape[-1],)).run(x, alpha, height)
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
