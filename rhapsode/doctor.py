@@ -17,25 +17,11 @@ from rhapsode.errors import UserError
 from rhapsode.qwen3.backends import MLX, backend_of
 from rhapsode.qwen3.checkpoint import embedded_checkpoint, open_checkpoint
 from rhapsode.qwen3.config import CodecConfig, ModelConfig, codec_config, model_config
-from rhapsode.qwen3.trials import Trial
+from rhapsode.qwen3.trials import Device, Trial
 
 PACKAGES = ("mlx", "torch", "numpy", "safetensors", "tokenizers", "av")
 GB = 1e9
 _TRIED = "the sizes of 1.7B"  # where no checkpoint is named or embedded
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """What a back end says of the device that was chosen."""
-
-    name: str  # as --device takes it
-    hardware: str
-    memory_bytes: int | None  # that it may use; None where it does not say
-    formats: tuple[str, ...]
-    format: str  # that was tried
-    slots: int
-    trials: tuple[Trial, ...]
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +82,7 @@ def doctor(
         machine.total_bytes(),
         {name: _version(name) for name in PACKAGES},
         sizes,
-        Device(*examine(model, codec, device, format, slots)),
+        examine(model, codec, device, format, slots),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Ways to compute the same thing, tried on the spot: which of them are right, and which of those is taken.
+"""Ways to compute the same thing, tried on the spot: which are right, which is taken, and what a device came to.
 
 Knows numbers and a clock. Imports no array library but numpy; the back ends say what their ways are.
 """
@@ -55,6 +55,20 @@ class Trial:
         # JSON has no infinity: a way that failed or made no number is off by -1.
         errors = {name: error if np.isfinite(error) else -1.0 for name, error in self.errors.items()}
         return {**asdict(self), "errors": errors}
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What a back end says of the device that was chosen."""
+
+    name: str  # as --device takes it
+    hardware: str
+    memory_bytes: int | None  # that it may use; None where it does not say
+    formats: tuple[str, ...]
+    format: str  # that was tried
+    slots: int
+    trials: tuple[Trial, ...]
+    notes: tuple[str, ...]
 
 
 def choose(

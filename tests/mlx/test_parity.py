@@ -82,6 +82,19 @@ def test_the_command_line_reads_without_torch(folder: Path, tmp_path: Path) -> N
     assert out.stat().st_size > 44
 
 
+def test_a_book_is_read_without_torch(folder: Path, tmp_path: Path) -> None:
+    code = "import sys; sys.modules['torch'] = None; from rhapsode.cli import main; sys.exit(main(sys.argv[1:]))"
+    book, out = tmp_path / "book.txt", tmp_path / "book.m4b"
+    book.write_text("Why?\n\nOh, the old man.", encoding="utf-8")
+    words = ["narrate", str(book), "-o", str(out), "--checkpoint", str(folder), "--device", "mlx"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert out.stat().st_size > 1000
+
+
 def test_a_back_end_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backends, "_installed", lambda package: package == "torch")
     with pytest.raises(UserError, match="needs mlx, which is not installed"):

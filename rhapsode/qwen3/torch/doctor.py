@@ -11,14 +11,10 @@ from rhapsode.qwen3.torch.formats import FORMATS, has_int8
 from rhapsode.qwen3.torch.load import DEFAULT_SLOTS, available_devices, choose_device
 from rhapsode.qwen3.torch.mixed import has_fast_bfloat16
 from rhapsode.qwen3.torch.remembered import pick_format
-from rhapsode.qwen3.trials import Trial
-
-Examined = tuple[
-    str, str, int | None, tuple[str, ...], str, int, tuple[Trial, ...], tuple[str, ...]
-]  # the fields of `rhapsode.doctor.Device`
+from rhapsode.qwen3.trials import Device
 
 
-def examine(model: ModelConfig, codec: CodecConfig, device: str, format: str, slots: int | None) -> Examined:
+def examine(model: ModelConfig, codec: CodecConfig, device: str, format: str, slots: int | None) -> Device:
     device = choose_device(device)
     kind = device.split(":")[0]
     slots = slots or DEFAULT_SLOTS[kind]
@@ -32,4 +28,4 @@ def examine(model: ModelConfig, codec: CodecConfig, device: str, format: str, sl
     if kind == "cuda":
         hardware, memory = torch.cuda.get_device_name(device), torch.cuda.mem_get_info(device)[0]
     trials = tuple(check(model, codec, device, chosen.format, slots))
-    return device, hardware, memory, there, chosen.format, slots, trials, tuple(notes)
+    return Device(device, hardware, memory, there, chosen.format, slots, trials, tuple(notes))
