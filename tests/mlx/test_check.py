@@ -181,7 +181,7 @@ def test_a_timed_choice_takes_what_is_faster(checkpoint: Checkpoint, monkeypatch
     break_first(monkeypatch, "convolution", slow)
     trials = checks.check(checkpoint.model, checkpoint.codec, mx.float32, None, SLOTS, time.perf_counter)
     of_convolutions = [trial for trial in trials if trial.task == "convolution"]
-    assert of_convolutions and all(trial.taken == "shifted products" for trial in of_convolutions)
+    assert of_convolutions and all(trial.taken == "conv1d" for trial in of_convolutions)
     assert not any(trial.sentence for trial in of_convolutions), "slower is not wrong"
 
 
@@ -191,3 +191,14 @@ def test_commands_need_no_torch(checkpoint: Checkpoint, command: str) -> None:
     words = [command, "--checkpoint", str(checkpoint.folder), *(["--device", "mlx"] if command == "doctor" else [])]
     done = subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("out", "kernel", "into", "dilation", "groups"), [
+    (1, 7, 16, 1, 1), (3, 7, 40, 9, 1), (16, 7, 16, 3, 1), (16, 1, 8, 1, 1), (12, 7, 1, 1, 12),
+])  # fmt: skip
+def test_shifted_products_are_a_convolution(out: int, kernel: int, into: int, dilation: int, groups: int) -> None:
+    """Few channels out of many, many out of few, and each by itself; two lines at once."""
+    x = mx.random.normal((2, 30 + (kernel - 1) * dilation, into * groups))
+    inputs = x, mx.random.normal((out, kernel, into)), dilation, groups
+    found, wanted = (np.array(way.run(*inputs)) for way in library.WAYS["convolution"])
+    assert found.shape == (2, 30, out) and np.allclose(found, wanted, atol=1e-4)

@@ -124,6 +124,8 @@ class CodecDecoder:
             recent = x = recent[:, recent.shape[1] - seen - (stop - start) :]
             for part in self.chain:
                 x = part(x)
+                if isinstance(part, (ConvNeXt, Residual)):
+                    mx.eval(x)  # queued as a whole, a piece would hold everything that it goes through
             waves.append(x[:, seen * config.samples_per_frame :, 0])
             mx.eval(waves[-1], recent)  # one piece's memory at a time
         return mx.clip(mx.concatenate(waves, axis=1), -1.0, 1.0)

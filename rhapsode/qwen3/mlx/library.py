@@ -81,11 +81,19 @@ def _convolved(x: mx.array, weight: mx.array, dilation: int, groups: int) -> mx.
 
 def _shifted(x: mx.array, weight: mx.array, dilation: int, groups: int) -> mx.array:
     """One product for each tap on rows as they lie, added up: nothing is unfolded."""
-    time = x.shape[1] - (weight.shape[1] - 1) * dilation
-    taps = [(x[:, k * dilation : k * dilation + time], weight[:, k]) for k in range(weight.shape[1])]
+    (out, kernel, into), time = weight.shape, x.shape[1] - (weight.shape[1] - 1) * dilation
+    if groups == 1 and out * kernel < into:  # few channels come out: all taps in one product, then the shifts
+        spread = (x @ weight.reshape(-1, into).T).reshape(*x.shape[:2], out, kernel)
+        return sum(
+            (spread[:, k * dilation : k * dilation + time, :, k] for k in range(1, kernel)), spread[:, :time, :, 0]
+        )
+    taps = [(x[:, k * dilation : k * dilation + time], weight[:, k]) for k in range(kernel)]
     if groups > 1:  # depthwise
         return sum((rows * tap[:, 0] for rows, tap in taps[1:]), taps[0][0] * taps[0][1][:, 0])
-    return sum((rows @ tap.T for rows, tap in taps[1:]), taps[0][0] @ taps[0][1].T)
+    made = taps[0][0] @ taps[0][1].T
+    for rows, tap in taps[1:]:
+        made = mx.addmm(made, rows, tap.T)
+    return made
 
 
 def _snaked(x: mx.array, alpha: mx.array, height: mx.array) -> mx.array:
@@ -99,7 +107,7 @@ def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-# Task -> its ways, the library's first and the plain one last. Of what may be chosen by speed, those after the first
+# Task -> its ways, the preferred first. Of what may be chosen by speed, those after the first
 # must be clearly faster than those before them.
 WAYS: dict[str, tuple[Way, ...]] = {
     "sort": (Way("argsort", lambda x: mx.argsort(-x, axis=-1)), Way("counting", _counted)),
@@ -109,7 +117,8 @@ WAYS: dict[str, tuple[Way, ...]] = {
     "layer norm": (Way("layer_norm", lambda x, w, b: mx.fast.layer_norm(x, w, b, 1e-6)), Way("moments", _normed)),
     "write keys": (Way("scatter", _written), Way("a masked copy", _overlaid)),
     "quantised product": (Way("quantized_matmul", _quantised), Way("widened weights", _widened)),
-    "convolution": (Way("conv1d", _convolved), Way("shifted products", _shifted)),
+    # The library's own may unfold what it is given, seven times its size: it must be clearly faster to be taken.
+    "convolution": (Way("shifted products", _shifted), Way("conv1d", _convolved)),
     "SnakeBeta": (
         Way("compiled", lambda x, alpha, height: _snaked_at_once(x, alpha, height)),
         Way(OURS, kernels.snake),

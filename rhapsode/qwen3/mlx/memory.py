@@ -15,6 +15,7 @@ from rhapsode import machine
 from rhapsode.engine import judge
 from rhapsode.qwen3 import shapes
 from rhapsode.qwen3.config import CodecConfig, ModelConfig
+from rhapsode.qwen3.mlx.codec import context_frames
 from rhapsode.qwen3.mlx.library import GROUP
 
 SLOTS = (24, 16, 8, 4, 2, 1)  # that are tried, the most first; beyond 24 an M4 gained nothing
@@ -23,7 +24,7 @@ SHARE = 0.7  # of the memory, where the device does not say how much it may use
 CACHE = 0.125  # of what may be used: buffers that MLX keeps for the next call
 PROMPT = 128  # rows of a long line's prompt
 LINE = "word " * 60  # as long as a line may be
-_ALIVE = 5  # arrays of the widest kind that the codec holds at once, the one that is made among them
+_ALIVE = 11  # arrays of the widest kind that the codec holds at once, as its test measures
 PREFILL = 512  # rows of prompts at once
 
 
@@ -109,7 +110,7 @@ def _codec_bytes(codec: CodecConfig, piece: int) -> int:
     for factor in decoder.upsample_rates:
         rate, channels = rate * factor, channels // 2
         widest = max(widest, rate * channels)
-    return _ALIVE * widest * piece * mx.float32.size
+    return _ALIVE * widest * (piece + context_frames(decoder)) * mx.float32.size
 
 
 def _prefill_bytes(model: ModelConfig, dtype: mx.Dtype) -> int:
