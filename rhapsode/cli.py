@@ -88,6 +88,14 @@ def _parser() -> argparse.ArgumentParser:
     _add_bench_options(bench)
     bench.set_defaults(run=_bench)
 
+    doctor = commands.add_parser("doctor", help="whether this machine's libraries are right", allow_abbrev=False)
+    doctor.add_argument("--device", metavar="D", default="auto", help="cpu, cuda, cuda:1, mps, mlx (the best there is)")
+    doctor.add_argument("--format", metavar="F", default="auto", help="that is tried (what suits the device)")
+    doctor.add_argument("--checkpoint", metavar="DIR", help="whose sizes are tried (the embedded, or 1.7B)")
+    doctor.add_argument("--slots", metavar="N", type=int, help="lines side by side that are tried (as for narrate)")
+    doctor.add_argument("--json", action="store_true", help="one line of JSON")
+    doctor.set_defaults(run=_doctor)
+
     inspect = commands.add_parser("inspect", help="what a checkpoint holds, from its headers", allow_abbrev=False)
     inspect.add_argument("checkpoint", help="a folder or a Hub id")
     inspect.add_argument("--json", action="store_true", help="one line of JSON")
@@ -127,9 +135,9 @@ def _add_checkpoint_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_bench_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--shapes", metavar="NAME", help="random weights of these shapes: 1.7b, 0.6b, demo (1.7b)")
+    parser.add_argument("--shapes", metavar="NAME", help="random weights: 1.7b, 0.6b, small, demo (1.7b)")
     parser.add_argument("--checkpoint", metavar="DIR", help="a folder in the official layout, in place of --shapes")
-    parser.add_argument("--device", metavar="D", default="auto", help="cpu, cuda, cuda:1, mps (the best there is)")
+    parser.add_argument("--device", metavar="D", default="auto", help="cpu, cuda, cuda:1, mps, mlx (the best there is)")
     parser.add_argument("--format", metavar="F,F", default="auto", help="formats to compare (what suits the device)")
     parser.add_argument("--slots", metavar="N,N", default="auto", help="lines side by side (what suits the device)")
     parser.add_argument("--lines", metavar="N", type=int, help="lines of the book that are read (about a minute's)")
@@ -262,6 +270,16 @@ def _bench(chosen: argparse.Namespace) -> None:
     if not chosen.json:
         print(terminal(result))
     print(json.dumps(result.as_json()))
+
+
+def _doctor(chosen: argparse.Namespace) -> None:
+    from rhapsode.doctor import doctor
+
+    found = doctor(**_options(chosen, "device", "format", "checkpoint", "slots"))
+    print(json.dumps(found.as_json()) if chosen.json else "\n".join(found.lines()))
+    if found.bad:
+        tasks = ", ".join(dict.fromkeys(trial.task for trial in found.bad))
+        raise UserError(f"{found.device.name} computes wrongly here: {tasks}; take another --device.")
 
 
 def _inspect(chosen: argparse.Namespace) -> None:

@@ -33,7 +33,7 @@ FORBIDDEN = {
     ),
     # It measures the engine and the model; of the way of a book only what `beside` puts a stopwatch on.
     "bench": (
-        "mlx", "av", "lxml", "rich", "rhapsode.pipeline", "rhapsode.progress",
+        "av", "lxml", "rich", "rhapsode.pipeline", "rhapsode.progress",
         "rhapsode.narrator", "rhapsode.qwen3.narrator", "rhapsode.verify",
     ),
     # It hears any narrator, and knows of the engine only how long a line should take and what can be wrong with it.
@@ -107,7 +107,14 @@ def test_bare_rooms_need_little(room: str) -> None:
 # What of the bench knows no array library but numpy: the clock, the book, its schedule, counts and pages.
 WITHOUT_TORCH = (
     "stopwatch", "workload", "schedule", "shapes", "counts", "choices", "requests", "result", "table", "page",
+    "gauge", "run", "sweep", "measure", "source", "deviation", "on_mlx",
 )  # fmt: skip
+
+
+def test_one_file_of_the_bench_knows_mlx() -> None:
+    for file in (PACKAGE / "bench").rglob("*.py"):
+        known = {m for m in imports(file) if m.split(".")[0] == "mlx" or m.startswith("rhapsode.qwen3.mlx")}
+        assert file.name == "on_mlx.py" or not known, f"{file.name} imports {known}"
 
 
 def test_only_the_torch_room_and_what_measures_it_import_torch() -> None:
@@ -222,3 +229,23 @@ def test_dependencies_are_permissive_and_constrained() -> None:
         requirement = Requirement(wanted)
         version = pinned.get(canonicalize_name(requirement.name))
         assert version and requirement.specifier.contains(version), wanted
+
+
+@pytest.mark.parametrize(("system", "machine", "wanted"), [
+    ("darwin", "arm64", "mlx"), ("darwin", "x86_64", "torch"), ("linux", "x86_64", "torch"),
+    ("win32", "AMD64", "torch"),
+])  # fmt: skip
+def test_each_machine_is_brought_one_array_library(system: str, machine: str, wanted: str) -> None:
+    """What pip would install there: no torch on Apple silicon, whichever extra for reading is asked for."""
+    from packaging.requirements import Requirement
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    here = {"sys_platform": system, "platform_machine": machine}
+    requirements = [Requirement(line) for line in project["dependencies"]]
+    extra = [Requirement(line) for line in project["optional-dependencies"]["mlx"]]
+
+    def brought(wanted: list[Requirement]) -> set[str]:
+        return {one.name for one in wanted if one.marker is None or one.marker.evaluate(here)} & {"mlx", "torch"}
+
+    assert brought(requirements) == {wanted}
+    assert brought([*requirements, *extra]) == {wanted} | ({"mlx"} if system != "win32" else set())

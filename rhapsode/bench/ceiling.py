@@ -7,7 +7,6 @@ weights where they lie, and nothing else: no attention, no sampling, no norms.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -18,13 +17,6 @@ from rhapsode.qwen3.torch.transformer import Block, Trunk
 
 COPY_BYTES = 256 << 20  # beyond any cache
 PRODUCT_ROWS = 512  # enough that a product waits for arithmetic, not for weights
-
-
-@dataclass(frozen=True, slots=True)
-class Ceiling:
-    copy_bytes_s: float  # read and written
-    operations_s: dict[str, float]  # by format
-    floor_s: dict[str, dict[int, float]]  # by format and lanes: seconds of a frame of all lanes
 
 
 @torch.inference_mode()

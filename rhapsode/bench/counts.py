@@ -12,6 +12,7 @@ from rhapsode.qwen3.config import CodecConfig, DecoderConfig, ModelConfig, Trans
 
 # The structure of the codec's decoder: kernels, and residual units of each stage.
 _KERNEL, _FIRST_KERNEL, _UNITS = 7, 3, 3
+FRAMES_A_SECOND = 24_000 / 1_920  # samples a second over samples of a frame, of the published codec
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +76,14 @@ def _decoder(config: DecoderConfig, *, each: bool) -> int:
         channels, rate = channels // 2, rate * (factor if each else 1)
         total += rate * _UNITS * (_KERNEL + 1) * channels * channels
     return total + rate * _KERNEL * channels
+
+
+def estimate(counts: Counts, bytes_s: float, operations_s: float, lanes: int, positions: int, width: int = 2) -> float:
+    """RTF that no program can beat: of memory and arithmetic the slower one at its published rate, at every moment.
+
+    `positions`: rows that a lane looks back at on average. `width`: bytes of a number of talker and predictor. The
+    codec's weights are read so seldom that its arithmetic alone counts.
+    """
+    read = width * (counts.talker.weights + counts.predictor.weights + lanes * positions * counts.kv_numbers)
+    step = max(read / bytes_s, lanes * (counts.talker.operations + counts.predictor.operations) / operations_s)
+    return FRAMES_A_SECOND * (step / lanes + counts.codec.operations / operations_s)

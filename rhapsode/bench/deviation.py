@@ -9,14 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from rhapsode.bench.gauge import Model, gauge_of
 from rhapsode.bench.measure import scripted_stepper
 from rhapsode.bench.requests import readings
 from rhapsode.bench.workload import Script, Workload
 from rhapsode.qwen3.config import CodecConfig, ModelConfig
-from rhapsode.qwen3.torch.load import Model
 
 FRAMES, TOKENS = 6, (5, 20)
 
@@ -25,8 +23,8 @@ FRAMES, TOKENS = 6, (5, 20)
 class Trace:
     """What a model says while it is made to say something else."""
 
-    talker: Tensor  # float32 [draws, lines, codes]
-    predictor: Tensor  # float32 [draws, lines, codes]
+    talker: np.ndarray  # float32 [draws, lines, codes]
+    predictor: np.ndarray  # float32 [draws, lines, codes]
     wave: np.ndarray  # float32 [samples]
 
 
@@ -39,34 +37,21 @@ class Deviation:
     codec: float
 
 
-class Forced:
-    """In a draw's place: logits are kept, codes come from a script [draws, lines]."""
-
-    def __init__(self, script: Tensor) -> None:
-        self._script, self.logits = script, list[Tensor]()
-
-    def __call__(self, logits: Tensor, uniform: Tensor) -> Tensor:
-        lines = self._script.shape[1]
-        codes = torch.zeros(len(logits), dtype=torch.int64, device=logits.device)
-        codes[:lines] = self._script[len(self.logits)].to(logits.device)
-        self.logits.append(logits[:lines].cpu())
-        return codes
-
-
 def trace(model: Model, config: ModelConfig, codec: CodecConfig) -> Trace:
     """A few frames of two lines on forced codes, and the sound of one of them."""
     workload = Workload(tuple(Script(tokens, FRAMES + 1) for tokens in TOKENS))
     lines, books = readings(workload, config), config.talker.codebooks
     most = min(config.talker.codes, config.predictor.vocab, codec.decoder.codebook_size)
-    script = torch.from_numpy(np.random.Generator(np.random.PCG64(7)).integers(0, most, (FRAMES + 1, books, 2)))
+    script = np.random.Generator(np.random.PCG64(7)).integers(0, most, (FRAMES + 1, books, 2))
     stepper = scripted_stepper(model, codec, lines, len(lines))
-    talker, predictor = Forced(script[:, 0]), Forced(script[:, 1:].flatten(0, 1))
+    forced = gauge_of(model.device).forced
+    talker, predictor = forced(script[:, 0].copy()), forced(script[:, 1:].reshape(-1, 2))
     stepper.draw_with(talker, predictor)
     stepper.admit([(slot, reading.request) for slot, reading in enumerate(lines)])
     for _ in range(FRAMES):
         stepper.step()
-    wave = stepper.vocode([script[:, :, 0].numpy()])[0]
-    return Trace(torch.stack(talker.logits)[..., : config.talker.codes], torch.stack(predictor.logits), wave)
+    wave = stepper.vocode([script[:, :, 0]])[0]
+    return Trace(talker.logits()[..., : config.talker.codes], predictor.logits(), wave)
 
 
 def deviation(of: Trace, reference: Trace) -> Deviation:
@@ -77,6 +62,6 @@ def deviation(of: Trace, reference: Trace) -> Deviation:
     )
 
 
-def _relative(of: Tensor, reference: Tensor) -> float:
-    spread = (reference - reference.mean(-1, keepdim=True)).square().mean().sqrt()
-    return float((of - reference).square().mean().sqrt() / spread)
+def _relative(of: np.ndarray, reference: np.ndarray) -> float:
+    spread = np.sqrt(np.square(reference - reference.mean(-1, keepdims=True), dtype=np.float64).mean())
+    return float(np.sqrt(np.square(of - reference, dtype=np.float64).mean()) / spread)

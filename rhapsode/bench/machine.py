@@ -9,17 +9,16 @@ import platform
 
 import torch
 
+from rhapsode import machine
 from rhapsode.memory import peak_rss_mb
-from rhapsode.qwen3.torch.remembered import processor
-from rhapsode.qwen3.torch.threads import cores
 
 
 def describe(device: str) -> dict[str, str | int]:
     """Processor or accelerator, cores, threads, versions."""
     found: dict[str, str | int] = {
         "device": device,
-        "processor": processor(),
-        "cores": cores(),
+        "processor": machine.processor(),
+        "cores": machine.cores(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -33,14 +32,7 @@ def free_bytes(device: str) -> int | None:
     """Memory that a model may take on a device; None where the system does not say."""
     if device.startswith("cuda"):
         return torch.cuda.mem_get_info(device)[0]
-    try:
-        with open("/proc/meminfo", "rb") as lines:
-            for line in lines:
-                if line.startswith(b"MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:  # not Linux
-        pass
-    return None
+    return machine.free_bytes()
 
 
 def forget_peak(device: str) -> float:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-
-from torch import Tensor
+from typing import Any
 
 from rhapsode.bench.counts import Counts
+from rhapsode.bench.gauge import Model, gauge_of
 from rhapsode.bench.requests import readings
 from rhapsode.bench.schedule import groups
 from rhapsode.bench.stopwatch import Clock, Seconds, Stages, Stopwatch
@@ -22,8 +22,6 @@ from rhapsode.engine.lanes import Reading
 from rhapsode.engine.meter import Meter
 from rhapsode.engine.stepper import Request
 from rhapsode.qwen3.config import CodecConfig, ModelConfig
-from rhapsode.qwen3.torch.load import Model
-from rhapsode.qwen3.torch.stepper import TorchStepper
 from rhapsode.types import Sampling
 
 STAGES = ("prefill", "predictor", "talker", "codec")  # as the stepper names them
@@ -89,6 +87,7 @@ class BookRun:
         self, model: Model, config: ModelConfig, codec: CodecConfig, workload: Workload, slots: int, schedule: str,
         clock: Clock,
     ) -> None:  # fmt: skip
+        self.gauge = gauge_of(model.device)
         self.model, self.codec, self.workload, self.schedule = model, codec, workload, schedule
         self.readings = readings(workload, config)
         self.stepper = scripted_stepper(model, codec, self.readings, slots)
@@ -130,7 +129,7 @@ class BookRun:
         return Whole(
             self.model.format, self.stepper.slots, self.schedule, len(self.readings), Seconds(tuple(runs)),
             meter.kept_frames / self.codec.frame_rate, meter.steps, meter.prefills, meter.kept_frames,
-            meter.lane_frames, self.stepper.kv.bytes + self.stepper.depth_kv.bytes,
+            meter.lane_frames, self.gauge.kv_bytes(self.stepper),
         )  # fmt: skip
 
     def stages(self, whole: Whole, counts: Counts) -> StagePass:
@@ -154,18 +153,13 @@ class BookRun:
         stage = counts.stage(name)
         bytes_s = operations_s = None
         if stage is not None and seconds:
-            wide = self.model.talker.head.weight.element_size()  # of keys and values too, whatever the weights have
-            width = self._codec_width() if name == "codec" else 1 if self.model.format == "int8" else wide
+            wide = self.gauge.width(self.model)
+            width = wide.codec if name == "codec" else wide.weights
             rows = sum(len(r.request.prompt) - r.request.prompt.shared for r in self.readings)
-            kept = self._kv_positions() * counts.kv_numbers * wide if name == "talker" else 0
+            kept = self._kv_positions() * counts.kv_numbers * wide.rows if name == "talker" else 0
             bytes_s = (calls * stage.weights * width + kept) / seconds
             operations_s = stage.operations * (rows if name == "prefill" else frames) / seconds
         return StageRow(name, seconds, seconds / whole, 1e3 * seconds / max(1, frames), bytes_s, operations_s)
-
-    def _codec_width(self) -> float:
-        """Bytes of one of the codec's weights, on average: some may be narrower than others."""
-        weights = list(self.model.codec.parameters())
-        return sum(weight.numel() * weight.element_size() for weight in weights) / sum(map(Tensor.numel, weights))
 
     def _kv_positions(self) -> int:
         """Positions that all lines together look back at, once for each frame."""
@@ -174,7 +168,7 @@ class BookRun:
         )
 
 
-def scripted_stepper(model: Model, codec: CodecConfig, lines: Sequence[Reading], slots: int) -> TorchStepper:
+def scripted_stepper(model: Model, codec: CodecConfig, lines: Sequence[Reading], slots: int) -> Any:
     """Slots with room for any of the lines, each of which ends at its cap and nowhere else."""
     return model.stepper(
         Sampling(),

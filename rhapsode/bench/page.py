@@ -55,8 +55,10 @@ def page(result: Result) -> str:
 
 def _summary(result: Result) -> str:
     machine, whole = result.machine, result.whole
+    said = (("threads", "{} threads"), ("torch", "torch {}"), ("mlx", "mlx {}"))
+    library = ", ".join(form.format(machine[name]) for name, form in said if name in machine)
     return (
-        f"{machine.get('accelerator', machine['processor'])}, {machine['threads']} threads, torch {machine['torch']}. "
+        f"{machine.get('accelerator', machine['processor'])}, {library}. "
         f"{whole.lines} lines of the fixed book ({result.sample_hash}) in {whole.format} on {whole.slots} slots: "
         f"{whole.audio_s:.0f} s of sound in {whole.seconds.median:.1f} s, RTF {whole.rtf:.3f}, "
         f"{whole.useful:.1%} of frames useful."

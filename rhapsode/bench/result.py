@@ -6,14 +6,16 @@ Knows the parts that other files measure. Measures and prints nothing.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rhapsode.bench.beside import Beside
 from rhapsode.bench.counts import Counts
 from rhapsode.bench.measure import StagePass, Whole
-from rhapsode.bench.official import Against
 from rhapsode.bench.schedule import Plan
 from rhapsode.bench.sweep import Sweep
+
+if TYPE_CHECKING:
+    from rhapsode.bench.official import Against
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,23 +13,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
 
-import torch
-
-from rhapsode.bench import machine
 from rhapsode.bench.beside import beside
 from rhapsode.bench.choices import Options
 from rhapsode.bench.counts import count
+from rhapsode.bench.gauge import Gauge, gauge_of
 from rhapsode.bench.measure import BookRun
-from rhapsode.bench.official import Against, compare, require_official
 from rhapsode.bench.result import Result
 from rhapsode.bench.schedule import SCHEDULES, plan
 from rhapsode.bench.source import Source, find_source
 from rhapsode.bench.stopwatch import Clock
-from rhapsode.bench.sweep import REFERENCE, Cell, Sweep, forget, sweep
+from rhapsode.bench.sweep import REFERENCE, Cell, Sweep, sweep
 from rhapsode.bench.workload import Workload, draw
-from rhapsode.qwen3.torch.load import DEFAULT_SLOTS, FORMATS, choose_device
-from rhapsode.qwen3.torch.remembered import Measured, pick_format, remember
-from rhapsode.qwen3.torch.threads import use_threads
+from rhapsode.errors import UserError
+from rhapsode.qwen3.backends import MLX
+from rhapsode.qwen3.remembered import Measured
 
 # One reading of the sample takes about this long where --lines does not say how many lines are read.
 SAMPLE_S = 60.0
@@ -40,22 +37,22 @@ ROUNDS = 3  # of all slots, that a sample has at least: fewer would show little 
 def bench(options: Options, clock: Clock = time.perf_counter, tick: Callable[[str], None] | None = None) -> Result:
     """Everything the options ask for. Raises `UserError` for what cannot be had."""
     source = find_source(options.shapes, options.checkpoint)
-    device = choose_device(options.device)
-    slots = (options.slots or (DEFAULT_SLOTS[device.split(":")[0]],))[0]
-    picked = [pick_format(format, device, source.model, slots) for format in options.formats]
+    gauge = gauge_of(options.device)
+    device = gauge.choose_device(options.device)
+    slots = options.slots[0] if options.slots else 1
+    if not options.slots:
+        widest = gauge.pick(options.formats, device, source.model, slots)[0].format
+        slots = gauge.default_slots(device, source.model, source.codec, widest)[-1]
+    picked = gauge.pick(options.formats, device, source.model, slots)
     formats = tuple(dict.fromkeys(one.format for one in picked))
     if options.against:
-        require_official()
-    before = torch.get_num_threads()
-    use_threads(options.threads)
-    try:
+        _require_official(device)
+    with gauge.threads(options.threads):
         result = measure(source, device, formats, options, clock, tick or _to_stderr)
         notes = [one.note for one in picked if one.note]
         if options.remember:
-            notes += _remember(result.sweep, source, device, trained=options.checkpoint is not None)
+            notes += _remember(gauge, result.sweep, source, device, trained=options.checkpoint is not None)
         return replace(result, notes=(*notes, *result.notes))
-    finally:
-        torch.set_num_threads(before)
 
 
 def measure(
@@ -63,37 +60,40 @@ def measure(
     book: Workload | None = None,
 ) -> Result:  # fmt: skip
     """As `bench`, of networks that are there; `book` in place of the fixed one."""
-    slots = tuple(dict.fromkeys(options.slots or (DEFAULT_SLOTS[device.split(":")[0]],)))
+    gauge = gauge_of(device)
+    slots = tuple(dict.fromkeys(options.slots or gauge.default_slots(device, source.model, source.codec, formats[0])))
     book = book or draw()
     scheduling = {name: {n: plan(book, n, name).useful for n in slots} for name in SCHEDULES}
     tick(f"the book: {len(book.lines)} lines, hash {book.hash}")
     notes: list[str] = []
-    room = _room_for_reference(source, device, formats, notes)
+    room = _room_for_reference(gauge, source, device, formats, notes)
     found = sweep(source, device, formats, slots, book, repeats=options.repeats, clock=clock, compare=room, tick=tick)
     cell = found.fastest
     sample = book.first(options.lines or _sample(cell, book))
-    before = machine.forget_peak(device)
+    before = gauge.forget_peak(device)
     tick(f"{cell.format}, {cell.slots} slots: reading {len(sample.lines)} lines, {options.schedule}")
     model = source.build(device, cell.format)
     run = BookRun(model, source.model, source.codec, sample, cell.slots, options.schedule, clock)
     whole = run.whole(options.repeats, tick)
-    peak = {"before the model": before, **machine.peak_mb(device)}
+    peak = {"before the model": before, **gauge.peak_mb(device)}
     counts = count(source.model, source.codec)
     stages = run.stages(whole, counts) if options.stages else None
     apart = beside(sample, source.codec.sample_rate, source.codec.frame_rate, clock) if options.stages else None
     if options.stages and apart is None:
         notes.append("text and container are not measured: what reads books and writes audio is not installed.")
-    against: Against | None = None
+    against = None
     if options.against:
+        from rhapsode.bench.official import compare
+
         if options.lines is None:  # one at a time takes long: one round of all slots will do
             sample_of_all = book.first(cell.slots)
             run = BookRun(model, source.model, source.codec, sample_of_all, cell.slots, options.schedule, clock)
         against = compare(run, source, options.repeats, tick)
     del run, model
-    forget()
+    gauge.forget()
     return Result(
         source=source.name,
-        machine=machine.describe(device),
+        machine=gauge.describe(device),
         book_lines=len(book.lines),
         book_hash=book.hash,
         sample_hash=sample.hash,
@@ -111,7 +111,7 @@ def measure(
     )
 
 
-def _remember(found: Sweep, source: Source, device: str, *, trained: bool) -> list[str]:
+def _remember(gauge: Gauge, found: Sweep, source: Source, device: str, *, trained: bool) -> list[str]:
     """Keep the table for `auto`, where it compares anything; notes of what became of it."""
     tables: dict[int, dict[str, Measured]] = {}
     for cell in found.cells:
@@ -125,7 +125,7 @@ def _remember(found: Sweep, source: Source, device: str, *, trained: bool) -> li
     if not tables:  # one format compares nothing
         return []
     try:
-        remember(device, source.model, tables, date.today().isoformat(), trained=trained)
+        gauge.remember(device, source.model, tables, date.today().isoformat(), trained=trained)
     except OSError as error:
         return [f"the table of formats is not remembered: {error.strerror or error}."]
     return ["the table of formats is remembered for --format auto on this machine."]
@@ -137,19 +137,29 @@ def _sample(cell: Cell, book: Workload) -> int:
     return min(len(book.lines), max(ROUNDS * cell.slots, math.ceil(SAMPLE_S / seconds_a_line)))
 
 
-def _room_for_reference(source: Source, device: str, formats: Sequence[str], notes: list[str]) -> bool:
+def _room_for_reference(
+    gauge: Gauge, source: Source, device: str, formats: Sequence[str], notes: list[str]
+) -> bool:
     """Whether float32 can be built to compare with; where not, that is noted."""
     counts = count(source.model, source.codec)
     talker = source.model.talker
     text = talker.text_vocab * talker.text_hidden
     needed = 4 * (text + counts.prefill.weights + counts.predictor.weights // 4 + 2 * counts.codec.weights)
-    free = machine.free_bytes(device)
-    if free is None or needed < 0.8 * free or all(FORMATS[format] is torch.float32 for format in formats):
+    free = gauge.free_bytes(device)
+    if free is None or needed < 0.8 * free or all(format == REFERENCE for format in formats):
         return True
     notes.append(
         f"no deviation is shown: float32 to compare with needs {needed / 1e9:.0f} GB, and {free / 1e9:.0f} are free."
     )
     return False
+
+
+def _require_official(device: str) -> None:
+    if device == MLX:
+        raise UserError("The official package runs on PyTorch; --against official is for --device cpu or cuda.")
+    from rhapsode.bench.official import require_official
+
+    require_official()
 
 
 def _to_stderr(message: str) -> None:

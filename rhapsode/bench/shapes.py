@@ -1,4 +1,4 @@
-"""The published configurations, as data: 0.6B CustomVoice, the codec, and what the other sizes change of them.
+"""Configurations as data: the published 0.6B CustomVoice, the codec, and what other sizes change of them.
 
 Knows keys and numbers of the released config.json files. Reads no file and knows no weights.
 """
@@ -96,4 +96,33 @@ def custom_17b() -> dict[str, Any]:
     return config
 
 
-PUBLISHED = {"1.7b": custom_17b, "0.6b": lambda: copy.deepcopy(CUSTOM_06B)}
+def small() -> dict[str, Any]:
+    """The same structure, a talker of 8 x 256 and a predictor of 3 x 192: for machines too slow for the others."""
+    config = copy.deepcopy(CUSTOM_06B)
+    heads = {"head_dim": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
+    talker = config["talker_config"]
+    talker.update(heads, hidden_size=256, intermediate_size=768, num_hidden_layers=8, text_hidden_size=64)
+    talker["rope_scaling"]["mrope_section"] = [12, 10, 10]
+    talker["code_predictor_config"].update(
+        heads, hidden_size=192, intermediate_size=576, num_hidden_layers=3, layer_types=["full_attention"] * 3
+    )
+    return config
+
+
+def small_codec() -> dict[str, Any]:
+    """A codec of four million parameters to go with it."""
+    config = copy.deepcopy(CODEC)
+    config["decoder_config"].update(
+        latent_dim=256, codebook_dim=128, vector_quantization_hidden_dimension=128, decoder_dim=256, hidden_size=128,
+        intermediate_size=256, num_attention_heads=4, num_key_value_heads=4, head_dim=32, num_hidden_layers=4,
+    )  # fmt: skip
+    return config
+
+
+# Name -> what makes the config.json of the model, and of its codec.
+SHAPES = {
+    "1.7b": (custom_17b, lambda: copy.deepcopy(CODEC)),
+    "0.6b": (lambda: copy.deepcopy(CUSTOM_06B), lambda: copy.deepcopy(CODEC)),
+    "small": (small, small_codec),
+}
+PUBLISHED = {name: SHAPES[name][0] for name in ("1.7b", "0.6b")}

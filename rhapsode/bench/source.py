@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rhapsode.bench.shapes import CODEC, PUBLISHED
-from rhapsode.bench.weights import random_model
+from rhapsode.bench.gauge import Model, gauge_of
+from rhapsode.bench.shapes import SHAPES
 from rhapsode.errors import UserError
 from rhapsode.qwen3.checkpoint import CODEC_FOLDER, embedded_checkpoint, open_checkpoint
 from rhapsode.qwen3.config import CodecConfig, ModelConfig, codec_config, model_config
 from rhapsode.qwen3.strict import read_json
-from rhapsode.qwen3.torch.load import Model, load_model
 
 DEMO = "demo"  # the shapes of the embedded voice
 
@@ -38,7 +37,7 @@ def random_source(name: str, model_json: Any, codec_json: Any) -> Source:
         name,
         model,
         codec,
-        lambda device, format: random_model(model, codec, device, format),
+        lambda device, format: gauge_of(device).random_model(model, codec, device, format),
         lambda: copy.deepcopy((model_json, codec_json)),
     )
 
@@ -52,16 +51,17 @@ def find_source(shapes: str | None, checkpoint: str | None) -> Source:
             opened.name,
             opened.model,
             opened.codec,
-            lambda device, format: load_model(opened, device, format),
+            lambda device, format: gauge_of(device).load_model(opened, device, format),
             lambda: (read_json(folder / "config.json"), read_json(folder / CODEC_FOLDER / "config.json")),
         )
-    name = shapes or next(iter(PUBLISHED))
+    name = shapes or next(iter(SHAPES))
     if name == DEMO:
         embedded = embedded_checkpoint()
         if embedded is None:
             raise UserError("This installation has no embedded voice, so there are no shapes demo; try 1.7b or 0.6b.")
         model, codec = (read_json(folder / "config.json") for folder in (embedded, embedded / CODEC_FOLDER))
         return random_source("demo, random weights", model, codec)
-    if name not in PUBLISHED:
-        raise UserError(f"There are no shapes {name!r}; there are {', '.join((*PUBLISHED, DEMO))}.")
-    return random_source(f"{name}, random weights", PUBLISHED[name](), CODEC)
+    if name not in SHAPES:
+        raise UserError(f"There are no shapes {name!r}; there are {', '.join((*SHAPES, DEMO))}.")
+    model_json, codec_json = (make() for make in SHAPES[name])
+    return random_source(f"{name}, random weights", model_json, codec_json)

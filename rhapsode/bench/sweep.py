@@ -5,25 +5,27 @@ Knows which models to build, one at a time, and what to ask of each. Prints noth
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import torch
-
-from rhapsode.bench.ceiling import Ceiling, copy_rate, floor, product_rate
 from rhapsode.bench.deviation import Deviation, Trace, deviation, trace
+from rhapsode.bench.gauge import Model, gauge_of
 from rhapsode.bench.measure import scripted_stepper
 from rhapsode.bench.requests import readings
 from rhapsode.bench.source import Source
 from rhapsode.bench.stopwatch import Clock, Seconds, Stopwatch
 from rhapsode.bench.workload import Script, Workload
-from rhapsode.qwen3.torch.formats import Int8Linear
-from rhapsode.qwen3.torch.load import Model
 
 REFERENCE = "float32"
 WARM_STEPS = 2
 STEPS = 4  # in each measurement
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    copy_bytes_s: float  # read and written
+    operations_s: dict[str, float]  # by format
+    floor_s: dict[str, dict[int, float]]  # by format and lanes: seconds of a frame of all lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,9 @@ def sweep(
     deviations: dict[str, Deviation] = {}
     reference: Trace | None = None
     others = [format for format in formats if format != REFERENCE]
-    copy = copy_rate(device, Stopwatch(synchroniser(device), clock))
+    gauge = gauge_of(device)
+    watch = Stopwatch(lambda: gauge.synchronise(device), clock)
+    copy = gauge.copy_rate(device, watch)
     # The reference comes first; without anything to compare it is built only where it is asked for.
     for format in ([REFERENCE] if REFERENCE in formats or (compare and others) else []) + others:
         tick(f"{format}: making the model")
@@ -72,15 +76,14 @@ def sweep(
             if format != REFERENCE:
                 deviations[format] = deviation(traced, reference)
         if format in formats:
-            watch = Stopwatch(synchroniser(device), clock)
-            weights[format] = weight_bytes(model)
-            rates[format], floors[format] = product_rate(model, watch), {}
+            weights[format] = gauge.weight_bytes(model)
+            rates[format], floors[format] = gauge.product_rate(model, watch), {}
             for lanes in slots:
-                floors[format][lanes] = floor(model, lanes, watch)
+                floors[format][lanes] = gauge.floor(model, lanes, watch)
                 cells.append(_cell(model, source, lanes, workload, repeats, clock))
                 tick(f"{format}, {lanes} slots: {cells[-1].ms_lane_frame:.2f} ms per lane and frame")
         del model
-        forget()
+        gauge.forget()
     return Sweep(Ceiling(copy, rates, floors), tuple(cells), deviations, weights)
 
 
@@ -104,27 +107,3 @@ def _cell(model: Model, source: Source, lanes: int, workload: Workload, repeats:
 
     times = watch.repeat(steps, warm_up=0, times=repeats)
     return Cell(model.format, lanes, Seconds(tuple(run / STEPS for run in times.runs)))
-
-
-def weight_bytes(model: Model) -> int:
-    """What all three networks are kept in: parameters, and eight-bit weights with their scales."""
-    total = 0
-    for part in (part for network in (model.talker, model.predictor, model.codec) for part in network.modules()):
-        total += sum(parameter.numel() * parameter.element_size() for parameter in part.parameters(recurse=False))
-        if isinstance(part, Int8Linear):
-            total += part.in_features * part.out_features + part.scale.numel() * part.scale.element_size()
-    return total
-
-
-def synchroniser(device: str) -> Callable[[], None]:
-    """What waits for everything that was queued on a device."""
-    if device.startswith("cuda"):
-        return lambda: torch.cuda.synchronize(device)
-    return torch.mps.synchronize if device == "mps" else lambda: None
-
-
-def forget() -> None:
-    """Let go of a model before the next one is made."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -18,7 +18,8 @@ def terminal(result: Result) -> str:
 def _parts(result: Result) -> Iterator[str]:
     machine = result.machine
     yield f"{result.source} on {machine.get('accelerator', machine['processor'])}"
-    yield "  " + ", ".join(f"{name} {machine[name]}" for name in ("device", "cores", "threads", "python", "torch"))
+    said = ("device", "cores", "threads", "python", "torch", "mlx")
+    yield "  " + ", ".join(f"{name} {machine[name]}" for name in said if name in machine)
     yield f"  book of {result.book_lines} lines, hash {result.book_hash}; no audio of it is kept"
     yield ""
     yield from _scheduling(result)

@@ -9,20 +9,30 @@ from typing import Literal
 
 from rhapsode.errors import UserError
 
-MLX = "mlx"
+MLX: Literal["mlx"] = "mlx"
 Backend = Literal["torch", "mlx"]
 
 
 def backend_of(device: str) -> Backend:
-    """MLX where it is named, or for `auto` on Apple silicon that has it. Raises `UserError` if it is not installed."""
-    apple = sys.platform == "darwin" and platform.machine() == "arm64"
-    chosen: Backend = "mlx" if device == MLX or (device == "auto" and apple and _installed("mlx")) else "torch"
+    """MLX where it is named, or for `auto` on Apple silicon. Raises `UserError` if what is meant is not installed.
+
+    PyTorch, which has the other devices, is not brought to Apple silicon; there `auto` takes it only where it is all
+    that is there.
+    """
+    chosen: Backend = MLX if device == MLX or (device == "auto" and _is_apple() and not _torch_alone()) else "torch"
     if not _installed(chosen):
-        raise UserError(f"The device {device!r} needs {chosen}, which is not installed: pip install {_WANTED[chosen]}.")
+        raise UserError(
+            f"The device {device!r} needs {chosen}, which is not installed: pip install 'rhapsode[{chosen}]' brings it."
+        )
     return chosen
 
 
-_WANTED = {"mlx": "'rhapsode[mlx]'", "torch": "torch"}
+def _is_apple() -> bool:
+    return sys.platform == "darwin" and platform.machine() == "arm64"
+
+
+def _torch_alone() -> bool:
+    return _installed("torch") and not _installed("mlx")
 
 
 def _installed(package: str) -> bool:

@@ -64,7 +64,8 @@ def load(options: Options) -> Qwen3Narrator:
             raise UserError("--threads is for the CPU through PyTorch; MLX takes the threads it wants: leave it out.")
         from rhapsode.qwen3.mlx.load import load_model as load_mlx
 
-        return Qwen3Narrator(checkpoint, cast, sampling, load_mlx(checkpoint, options.format), options, form)
+        mlx = load_mlx(checkpoint, options.format, options.slots)
+        return Qwen3Narrator(checkpoint, cast, sampling, mlx, options, form, " ".join(mlx.notes))
     from rhapsode.qwen3.torch.load import load_model
     from rhapsode.qwen3.torch.remembered import pick_format
     from rhapsode.qwen3.torch.threads import use_threads

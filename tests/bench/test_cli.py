@@ -47,7 +47,7 @@ def test_the_last_line_is_json(
         (["--repeats", "0"], "--repeats must be 1 or more"),
         (["--threads", "0"], "--threads must be 1 or more"),
         (["--format", "int3"], "no format 'int3'; there are float32"),
-        (["--shapes", "3b"], "no shapes '3b'; there are 1.7b, 0.6b, demo."),
+        (["--shapes", "3b"], "no shapes '3b'; there are 1.7b, 0.6b, small, demo."),
         (["--schedule", "x"], "no schedule 'x'; there are refill, sorted, book."),
         (["--against", "me"], "there is official."),
         (["--device", "tpu"], "no device 'tpu'"),

@@ -15,9 +15,9 @@ from rhapsode.bench import shapes, weights
 from rhapsode.bench.counts import count
 from rhapsode.bench.deviation import deviation, trace
 from rhapsode.bench.measure import scripted_stepper
+from rhapsode.bench.on_torch import weight_bytes
 from rhapsode.bench.requests import readings
 from rhapsode.bench.source import Source
-from rhapsode.bench.sweep import weight_bytes
 from rhapsode.bench.workload import draw
 from rhapsode.qwen3.config import codec_config, model_config
 from rhapsode.qwen3.torch import codec

@@ -82,8 +82,44 @@ def test_the_command_line_reads_without_torch(folder: Path, tmp_path: Path) -> N
     assert out.stat().st_size > 44
 
 
+def test_a_book_is_read_without_torch(folder: Path, tmp_path: Path) -> None:
+    code = "import sys; sys.modules['torch'] = None; from rhapsode.cli import main; sys.exit(main(sys.argv[1:]))"
+    book, out = tmp_path / "book.txt", tmp_path / "book.m4b"
+    book.write_text("Why?\n\nOh, the old man.", encoding="utf-8")
+    words = ["narrate", str(book), "-o", str(out), "--checkpoint", str(folder), "--device", "mlx"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert out.stat().st_size > 1000
+
+
 def test_a_back_end_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backends, "_installed", lambda package: package == "torch")
     with pytest.raises(UserError, match="needs mlx, which is not installed"):
         backends.backend_of("mlx")
     assert backends.backend_of("cpu") == "torch"
+
+
+@pytest.mark.parametrize(("apple", "there", "device", "wanted"), [
+    (True, {"mlx", "torch"}, "auto", "mlx"),
+    (True, {"mlx"}, "auto", "mlx"),
+    (True, {"torch"}, "auto", "torch"),
+    (True, {"mlx", "torch"}, "cpu", "torch"),
+    (False, {"mlx", "torch"}, "auto", "torch"),
+    (False, {"mlx", "torch"}, "mlx", "mlx"),
+    (True, {"mlx"}, "cpu", "The device 'cpu' needs torch, which is not installed: pip install 'rhapsode[torch]' brings it."),  # noqa: E501
+    (True, set(), "auto", "The device 'auto' needs mlx, which is not installed: pip install 'rhapsode[mlx]' brings it."),  # noqa: E501
+])  # fmt: skip
+def test_a_device_belongs_to_a_back_end(
+    monkeypatch: pytest.MonkeyPatch, apple: bool, there: set[str], device: str, wanted: str
+) -> None:
+    monkeypatch.setattr(backends, "_installed", lambda package: package in there)
+    monkeypatch.setattr(backends, "_is_apple", lambda: apple)
+    if " " not in wanted:
+        assert backends.backend_of(device) == wanted
+        return
+    with pytest.raises(UserError) as caught:
+        backends.backend_of(device)
+    assert str(caught.value) == wanted

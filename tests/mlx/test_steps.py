@@ -13,30 +13,15 @@ mx = pytest.importorskip("mlx.core")
 
 from rhapsode.cli import main  # noqa: E402
 from rhapsode.engine.stepper import Request  # noqa: E402
-from rhapsode.qwen3.checkpoint import Checkpoint, open_checkpoint  # noqa: E402
+from rhapsode.qwen3.checkpoint import Checkpoint  # noqa: E402
 from rhapsode.qwen3.mlx.load import FORMATS, Model, load_model  # noqa: E402
 from rhapsode.qwen3.mlx.stepper import MlxStepper  # noqa: E402
-from rhapsode.qwen3.prompt import Prompt, PromptMaker  # noqa: E402
-from rhapsode.qwen3.tokens import TextTokenizer  # noqa: E402
-from rhapsode.qwen3.voices import choose  # noqa: E402
-from tests import tiny_checkpoint  # noqa: E402
+from rhapsode.qwen3.prompt import Prompt  # noqa: E402
 from tests.engine.conftest import TEXTS  # noqa: E402
 from tests.engine.torch_lanes import limits_for, read, seed_of, stepper  # noqa: E402
 
 # Root mean square of the difference of the talker's logits over their spread.
 TOLERANCES = {"float32": 0.0, "float16": 0.01, "bfloat16": 0.03, "int8": 0.04, "int4": 0.5}
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    return open_checkpoint(tiny_checkpoint.write(tmp_path_factory.mktemp("mlx"), mean_frames=8.0))
-
-
-@pytest.fixture(scope="module")
-def prompts(checkpoint: Checkpoint) -> list[Prompt]:
-    tokenizer = TextTokenizer(checkpoint.folder, checkpoint.model.first_control_token)
-    make = PromptMaker(checkpoint.model, tokenizer, choose(checkpoint.model, "ryan", "english"))
-    return [make(text) for text in TEXTS]
 
 
 def logits(model: Model, prompts: list[Prompt]) -> np.ndarray:
@@ -45,10 +30,10 @@ def logits(model: Model, prompts: list[Prompt]) -> np.ndarray:
     mlx: Any = model
     lanes: Any = stepper(mlx, limits_for(prompts), len(prompts), kind=kind)
     lanes.admit([(slot, Request(prompt, 4, seed_of(slot))) for slot, prompt in enumerate(prompts)])
-    return np.array(model.talker.logits(lanes.hidden))
+    return np.array(model.talker.logits(lanes.state["hidden"]))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def wanted(checkpoint: Checkpoint, prompts: list[Prompt]) -> np.ndarray:
     return logits(load_model(checkpoint, "float32"), prompts)
 

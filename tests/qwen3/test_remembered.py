@@ -8,17 +8,20 @@ from typing import Any
 import pytest
 
 from rhapsode.audio.takes import begun_settings
+from rhapsode.machine import quota
+from rhapsode.qwen3 import remembered as kept
 from rhapsode.qwen3.config import ModelConfig
+from rhapsode.qwen3.remembered import Chosen, Measured, cache_file
 from rhapsode.qwen3.torch import remembered
-from rhapsode.qwen3.torch.remembered import Measured, cache_file, pick_format, recall, remember
-from rhapsode.qwen3.torch.threads import choose_threads, quota
+from rhapsode.qwen3.torch.remembered import pick_format, recall, remember
+from rhapsode.qwen3.torch.threads import choose_threads
 from tests import tiny_checkpoint
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "formats.json"
-    monkeypatch.setattr(remembered, "cache_file", lambda: path)
+    monkeypatch.setattr(kept, "cache_file", lambda: path)
     return path
 
 
@@ -33,13 +36,13 @@ SLOW, GOOD, FAR = Measured(9.0, 0.0, 0.0, 0.0), Measured(5.0, 0.01, 0.01, 0.001)
 
 
 def test_the_fastest_within_its_tolerance_is_taken_and_said(config: ModelConfig) -> None:
-    assert pick_format("auto", "cpu", config, 24) == remembered.Chosen("float32")
+    assert pick_format("auto", "cpu", config, 24) == Chosen("float32")
     remember("cpu", config, {24: {"float32": SLOW, "bfloat16": GOOD, "int8": FAR}}, "2026-11-30", trained=True)
     chosen = pick_format("auto", "cpu", config, 20)  # in the same bucket
     assert chosen.format == "bfloat16"
     assert chosen.note == "bfloat16: the fastest within 5% on this machine at 20 slots, measured on 2026-11-30."
     assert pick_format("auto", "cpu", config, 8).format == "float32"
-    assert pick_format("float32", "cpu", config, 24) == remembered.Chosen("float32")
+    assert pick_format("float32", "cpu", config, 24) == Chosen("float32")
     loud = Measured(1.0, 0.0, 0.0, 0.006)
     remember("cpu", config, {24: {"float32": SLOW, "bfloat16": loud}}, "2026-12-01", trained=True)
     assert pick_format("auto", "cpu", config, 24).note.startswith("float32: the fastest on this machine")
@@ -110,6 +113,6 @@ def test_a_share_of_time(tmp_path: Path, text: str, wanted: float | None) -> Non
 
 
 def test_the_file_is_in_the_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(remembered.sys, "platform", "linux")
+    monkeypatch.setattr(kept.sys, "platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_file() == tmp_path / "rhapsode" / "formats.json"

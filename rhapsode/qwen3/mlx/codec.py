@@ -11,7 +11,8 @@ import math
 import mlx.core as mx
 
 from rhapsode.qwen3.config import DecoderConfig
-from rhapsode.qwen3.mlx.transformer import Linear, Trunk, Weights, causal_mask
+from rhapsode.qwen3.mlx import library
+from rhapsode.qwen3.mlx.transformer import Linear, Trunk, Weights, arrays, causal_mask
 
 PIECE_FRAMES = 256
 DILATIONS = (1, 3, 9)
@@ -28,7 +29,7 @@ class CausalConv:
     def __call__(self, x: mx.array) -> mx.array:
         past = (self.weight.shape[1] - 1) * self.dilation
         x = mx.pad(x, [(0, 0), (past, 0), (0, 0)])
-        return mx.conv1d(x, self.weight, dilation=self.dilation, groups=self.groups) + self.bias
+        return library.convolve(x, self.weight, self.dilation, self.groups) + self.bias
 
 
 class CausalUpsample:
@@ -56,7 +57,7 @@ class SnakeBeta:
         self.height = 1.0 / (mx.exp(weights[f"{name}.beta"]) + 1e-9)
 
     def __call__(self, x: mx.array) -> mx.array:
-        return x + mx.square(mx.sin(x * self.alpha)) * self.height
+        return library.snake(x, self.alpha, self.height)
 
 
 class ConvNeXt:
@@ -69,7 +70,7 @@ class ConvNeXt:
         self.gamma = weights[f"{name}.gamma"]
 
     def __call__(self, x: mx.array) -> mx.array:
-        y = self.wide(mx.fast.layer_norm(self.depthwise(x), *self.norm, 1e-6))
+        y = self.wide(library.layer_norm(self.depthwise(x), *self.norm))
         return x + self.narrow(y * (1 + mx.erf(y / math.sqrt(2))) / 2) * self.gamma
 
 
@@ -84,11 +85,17 @@ class Residual:
 
 
 class CodecDecoder:
-    def __init__(self, config: DecoderConfig, weights: Weights) -> None:
-        """`weights`: by our names in float32, `quantiser.tables` [books, size, dim] among them."""
-        self.config = config
+    def __init__(self, config: DecoderConfig, weights: Weights, piece: int = PIECE_FRAMES) -> None:
+        """`weights`: by our names in float32, `quantiser.tables` [books, size, dim] among them.
+
+        `piece`: frames that are made sound of at once.
+        """
+        self.config, self.piece = config, piece
         self.tables = weights["quantiser.tables"]
-        self.first, self.rest = Linear(weights, "quantiser.first"), Linear(weights, "quantiser.rest")
+        # Convolutions over one step are plain products.
+        plain = {f"quantiser.{part}.weight": weights[f"quantiser.{part}.weight"] for part in ("first", "rest")}
+        plain = {name: weight.reshape(weight.shape[:2]) for name, weight in plain.items()}
+        self.first, self.rest = Linear(plain, "quantiser.first"), Linear(plain, "quantiser.rest")
         self.conv_in = CausalConv(weights, "conv_in")
         self.project_in, self.project_out = Linear(weights, "project_in"), Linear(weights, "project_out")
         self.trunk = Trunk(config.trunk, weights)
@@ -103,9 +110,9 @@ class CodecDecoder:
         last = len(config.upsample_rates) + 1
         self.chain += [SnakeBeta(weights, f"stages.{last}"), CausalConv(weights, f"stages.{last + 1}")]
 
-    def __call__(self, codes: mx.array, piece: int = PIECE_FRAMES) -> mx.array:
+    def __call__(self, codes: mx.array, piece: int | None = None) -> mx.array:
         """Codes [rows, frames, books] -> samples [rows, frames * samples_per_frame] within [-1, 1]."""
-        config, frames = self.config, codes.shape[1]
+        config, frames, piece = self.config, codes.shape[1], piece or self.piece
         vectors = [self.tables[book][codes[..., book]] for book in range(config.codebooks)]
         hidden = self.conv_in(self.first(vectors[0]) + self.rest(mx.stack(vectors[1:]).sum(0)))
         window, context = _Window(config.trunk.window), context_frames(config)
@@ -117,9 +124,14 @@ class CodecDecoder:
             recent = x = recent[:, recent.shape[1] - seen - (stop - start) :]
             for part in self.chain:
                 x = part(x)
+                if isinstance(part, (ConvNeXt, Residual)):
+                    mx.eval(x)  # queued as a whole, a piece would hold everything that it goes through
             waves.append(x[:, seen * config.samples_per_frame :, 0])
             mx.eval(waves[-1], recent)  # one piece's memory at a time
         return mx.clip(mx.concatenate(waves, axis=1), -1.0, 1.0)
+
+    def arrays(self) -> list[mx.array]:
+        return arrays(self)
 
     def _mix(self, hidden: mx.array, start: int, window: _Window) -> mx.array:
         """The transformer over one piece that begins at frame `start`."""

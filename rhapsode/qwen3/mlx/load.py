@@ -5,8 +5,9 @@ Knows formats by the names that users type. Imports no torch.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import mlx.core as mx
@@ -14,13 +15,18 @@ import mlx.core as mx
 from rhapsode.errors import CheckpointError, UserError
 from rhapsode.qwen3 import names
 from rhapsode.qwen3.checkpoint import Checkpoint
+from rhapsode.qwen3.config import CodecConfig, ModelConfig
 from rhapsode.qwen3.limits import Limits
+from rhapsode.qwen3.mlx import memory, remembered
+from rhapsode.qwen3.mlx.check import check
 from rhapsode.qwen3.mlx.codec import CodecDecoder
 from rhapsode.qwen3.mlx.predictor import Predictor
 from rhapsode.qwen3.mlx.stepper import MlxStepper
 from rhapsode.qwen3.mlx.talker import Talker
+from rhapsode.qwen3.trials import require
 from rhapsode.types import Sampling
 
+AUTO = "auto"
 # What rows are computed in, and the bits of a weight where they are fewer.
 FORMATS: dict[str, tuple[mx.Dtype, int | None]] = {
     "float32": (mx.float32, None),
@@ -29,7 +35,6 @@ FORMATS: dict[str, tuple[mx.Dtype, int | None]] = {
     "int8": (mx.bfloat16, 8),
     "int4": (mx.bfloat16, 4),
 }
-DEFAULT_SLOTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,32 +47,93 @@ class Model:
     format: str
     device: str = "mlx"
     codec_format: str = "float32"
-    default_slots: int = DEFAULT_SLOTS
+    notes: tuple[str, ...] = ()  # what this machine does not compute as it should
+    default_slots: int = memory.SLOTS[0]
     codec_group: int = 1
 
-    def stepper(self, sampling: Sampling, *, slots: int, prompt: int, frames: int, sample_rate: int) -> MlxStepper:
-        """Slots for lines of at most `prompt` rows and `frames` frames."""
+    def stepper(
+        self, sampling: Sampling, *, slots: int, prompt: int, frames: int, sample_rate: int, scripted: bool = False
+    ) -> MlxStepper:
+        """Slots for lines of at most `prompt` rows and `frames` frames; `scripted` as `MlxStepper` has it."""
         return MlxStepper(
             self.talker, self.predictor, self.codec, sampling,
-            slots=slots, limits=Limits(prompt, frames), sample_rate=sample_rate,
+            slots=slots, limits=Limits(prompt, frames), sample_rate=sample_rate, scripted=scripted,
         )  # fmt: skip
 
 
-def load_model(checkpoint: Checkpoint, format: str) -> Model:
-    """Raises `UserError` for a format that there is not, `CheckpointError` for a file that cannot be read."""
-    if format == "auto":
-        format = "float32" if mx.default_device() == mx.Device(mx.cpu) else "bfloat16"
+def load_model(checkpoint: Checkpoint, format: str, slots: int | None = None) -> Model:
+    """Load, and try what the steps of so many slots (None: as many as suit) rely on.
+
+    Raises `UserError` for a format that there is not or a device that computes wrongly, `CheckpointError` for a file
+    that cannot be read.
+    """
+    note = ""
+    if format == AUTO:
+        format, note = _measured_format(checkpoint.model, slots)
+    format, config = choose_format(format), checkpoint.model
+    dtype, _ = FORMATS[format]
+    file = _read(checkpoint.model_file)
+    talker = _weights(file, names.talker_sources(config.talker), dtype)
+    predictor = _weights(file, names.predictor_sources(config.predictor, config.talker), dtype)
+    del file  # what is read is let go of as soon as it has its type
+    made = assemble(config, checkpoint.codec, format, talker, predictor, _codec_weights(checkpoint), slots)
+    return replace(made, notes=(note, *made.notes)) if note else made
+
+
+def assemble(
+    model: ModelConfig, codec: CodecConfig, format: str,
+    talker: dict[str, mx.array], predictor: dict[str, mx.array], decoder: dict[str, mx.array], slots: int | None = None,
+) -> Model:  # fmt: skip
+    """Networks of weights by our names, those of talker and predictor in the type of the format.
+
+    The dictionaries are empty afterwards: nothing is kept twice.
+    """
+    dtype, bits = FORMATS[format]
+    room = memory.plan(model, codec, dtype, bits, slots)
+    if slots is None and (best := remembered.best_slots(model, format, room.slots)):
+        room = memory.plan(model, codec, dtype, bits, best)
+    memory.limit(room)
+    trials = check(model, codec, dtype, bits, room.slots, time.perf_counter)
+    notes = tuple(require(trials)) + (() if room.fits else (_tight(room, format),))
+    made = Model(
+        Talker(model.talker, talker, bits),
+        Predictor(model.predictor, model.talker, predictor, bits),
+        CodecDecoder(codec.decoder, decoder, room.piece),
+        format, default_slots=room.slots, notes=notes,
+    )  # fmt: skip
+    # Read and made narrow here and once: within a compiled step it would be done again in every frame.
+    for weights in (talker, predictor, decoder):
+        weights.clear()
+    for network in (made.talker, made.predictor, made.codec):
+        mx.eval(network.arrays())
+    return made
+
+
+def _measured_format(config: ModelConfig, slots: int | None) -> tuple[str, str]:
+    """What `bench` found fastest here at these slots, and what to say of it; `auto` where nothing is known."""
+    best = remembered.best(config, slots or memory.SLOTS[0])
+    if best is None:
+        return AUTO, ""
+    return best.format, f"{best.format}: the fastest within its tolerance on this machine, measured on {best.date}."
+
+
+def _tight(room: memory.Plan, format: str) -> str:
+    return (
+        f"{room.slots} slots in {format} need {room.needed / 1e9:.1f} GB, and {(room.usable or 0) / 1e9:.1f} may be "
+        "used here: fewer --slots or a --format with fewer bits would be faster."
+    )
+
+
+def choose_format(format: str) -> str:
+    """The format that is meant. Raises `UserError` for one that there is not."""
+    if format == AUTO:
+        return "float32" if mx.default_device() == mx.Device(mx.cpu) else "bfloat16"
     if format not in FORMATS:
         raise UserError(f"There is no format {format!r} on mlx; there are {', '.join(FORMATS)} (or auto).")
-    (dtype, bits), config = FORMATS[format], checkpoint.model
-    file = _read(checkpoint.model_file)
-    talker = Talker(config.talker, _weights(file, names.talker_sources(config.talker), dtype), bits)
-    sources = names.predictor_sources(config.predictor, config.talker)
-    predictor = Predictor(config.predictor, config.talker, _weights(file, sources, dtype), bits)
-    return Model(talker, predictor, _codec(checkpoint), format)
+    return format
 
 
-def _codec(checkpoint: Checkpoint) -> CodecDecoder:
+def _codec_weights(checkpoint: Checkpoint) -> dict[str, mx.array]:
     """In float32 whatever the file holds: half precision is not good enough for its sines."""
     config, file = checkpoint.codec.decoder, _read(checkpoint.codec_file)
     weights = _weights(file, names.codec_sources(config), mx.float32)
@@ -75,10 +141,7 @@ def _codec(checkpoint: Checkpoint) -> CodecDecoder:
         file[sums].astype(mx.float32) / mx.maximum(file[usage].astype(mx.float32), 1e-5)[:, None]
         for sums, usage in names.decoder_tables(config)
     ]
-    for name in ("quantiser.first.weight", "quantiser.rest.weight"):
-        if weights[name].ndim == 3:
-            weights[name] = weights[name][..., 0]  # a convolution over one step is a plain product
-    return CodecDecoder(config, {**weights, "quantiser.tables": mx.stack(tables)})
+    return {**weights, "quantiser.tables": mx.stack(tables)}
 
 
 def _read(file: Path) -> dict[str, mx.array]:

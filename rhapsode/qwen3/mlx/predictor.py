@@ -9,7 +9,7 @@ import mlx.core as mx
 
 from rhapsode.qwen3.config import PredictorConfig, TalkerConfig
 from rhapsode.qwen3.mlx.sampling import Choice
-from rhapsode.qwen3.mlx.transformer import Linear, Trunk, Weights, causal_mask
+from rhapsode.qwen3.mlx.transformer import Linear, Trunk, Weights, arrays, causal_mask
 
 
 class Predictor:
@@ -21,6 +21,9 @@ class Predictor:
         self.project = Linear(weights, "project") if "project.weight" in weights else None
         self.trunk = Trunk(config.trunk, weights, bits=bits)
         self.heads = [Linear(weights, f"heads.{book}", bits) for book in range(self.books)]
+
+    def arrays(self) -> list[mx.array]:
+        return arrays(self)
 
     def __call__(
         self, hidden: mx.array, first: mx.array, uniform: mx.array, draw: Choice

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
+from rhapsode.qwen3.mlx import library
+
 # Float32 logits [n, vocab] and uniform numbers [n] in [0, 1) -> codes int32 [n].
 Choice = Callable[[mx.array, mx.array], mx.array]
 
@@ -48,20 +50,20 @@ class Draw:
         """Float32 logits [n, vocab] -> logits after temperature, top-k and top-p, and codes, likeliest first."""
         count = min(self.top_k or logits.shape[-1], logits.shape[-1])
         scaled = logits / self.temperature
-        codes = mx.argsort(-scaled, axis=-1)[:, :count]
+        codes = library.order(scaled)[:, :count]
         values = mx.take_along_axis(scaled, codes, axis=-1)
         if self.top_p < 1.0:
-            probability = mx.softmax(values, axis=-1)
-            before = mx.cumsum(probability, axis=-1) - probability
+            probability = library.softmax(values)
+            before = library.running_sum(probability) - probability
             values = mx.where(before >= self.top_p, -mx.inf, values)
         return values, codes
 
     def __call__(self, logits: mx.array, uniform: mx.array) -> mx.array:
         """Float32 logits [n, vocab], uniform [n] in [0, 1) -> codes int32 [n]."""
         if self.greedy:
-            return mx.argmax(logits, axis=-1).astype(mx.int32)
+            return library.largest(logits).astype(mx.int32)
         values, codes = self.candidates(logits)
-        reached = mx.cumsum(mx.softmax(values, axis=-1), axis=-1)
+        reached = library.running_sum(library.softmax(values))
         # The last sum may round below 1; a draw beyond it takes the last candidate that has any weight.
         place = (reached <= (uniform * reached[:, -1])[:, None]).sum(-1, keepdims=True)
         place = mx.minimum(place, codes.shape[1] - 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import mlx.core as mx
 
 from rhapsode.qwen3.config import TalkerConfig
-from rhapsode.qwen3.mlx.transformer import Linear, Trunk, Weights, silu
+from rhapsode.qwen3.mlx.transformer import Linear, Trunk, Weights, arrays, silu
 
 
 class Talker:
@@ -19,6 +19,9 @@ class Talker:
         self.text_in, self.text_out = Linear(weights, "text_in"), Linear(weights, "text_out")
         self.trunk = Trunk(config.trunk, weights, bits=bits)
         self.head = Linear(weights, "head")
+
+    def arrays(self) -> list[mx.array]:
+        return arrays(self)
 
     @property
     def dtype(self) -> mx.Dtype:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 import mlx.core as mx
 
 from rhapsode.qwen3.config import TransformerShape
+from rhapsode.qwen3.mlx import library
 
 # (layer, keys, values) of new rows, each [rows, kv_heads, new, head_dim] -> those to attend to, [.., length, head_dim]
 Remember = Callable[[int, mx.array, mx.array], tuple[mx.array, mx.array]]
@@ -21,6 +22,15 @@ ROW_STEP = 8
 
 def round_up(count: int, step: int) -> int:
     return -(-count // step) * step
+
+
+def arrays(network: object) -> list[mx.array]:
+    """Every array that a network holds, itself or in its parts: what is to be there before it is called."""
+    if isinstance(network, mx.array):
+        return [network]
+    if isinstance(network, (list, tuple)):
+        return [array for part in network for array in arrays(part)]
+    return [array for part in vars(network).values() for array in arrays(part)] if hasattr(network, "__dict__") else []
 
 
 def normalise(x: mx.array, weight: mx.array, eps: float) -> mx.array:
@@ -37,25 +47,21 @@ def silu(x: mx.array) -> mx.array:
 class Linear:
     """[..., into] -> [..., out]; with `bits`, weights in groups of 64 that share a scale and an offset."""
 
-    GROUP = 64
-
     def __init__(self, weights: Weights, name: str, bits: int | None = None) -> None:
         weight = weights[f"{name}.weight"]
         self.bias = weights.get(f"{name}.bias")
-        self.bits = bits if bits and weight.shape[-1] % self.GROUP == 0 else None
+        self.bits = bits if bits and weight.shape[-1] % library.GROUP == 0 else None
         if self.bits:
-            self.packed, self.scales, self.offsets = mx.quantize(weight, group_size=self.GROUP, bits=self.bits)
+            self.packed, self.scales, self.offsets = mx.quantize(weight, group_size=library.GROUP, bits=self.bits)
         else:
             self.weight = weight
 
     def __call__(self, x: mx.array) -> mx.array:
-        if self.bits:
-            y = mx.quantized_matmul(
-                x, self.packed, self.scales, self.offsets, transpose=True, group_size=self.GROUP, bits=self.bits
-            )
-        else:
-            y = x @ self.weight.T
+        y = self._few_bits(x, self.bits) if self.bits else x @ self.weight.T
         return y if self.bias is None else y + self.bias
+
+    def _few_bits(self, x: mx.array, bits: int) -> mx.array:
+        return library.quantised(x, self.packed, self.scales, self.offsets, bits)
 
 
 def rotate(x: mx.array, cos: mx.array, sin: mx.array) -> mx.array:
@@ -72,7 +78,7 @@ def attend(query: mx.array, keys: mx.array, values: mx.array, mask: mx.array | N
     scores = (query @ keys.swapaxes(-1, -2)).reshape(rows, heads, new, -1) * width**-0.5
     if mask is not None:
         scores = scores + mask
-    weight = mx.softmax(scores, axis=-1, precise=True).reshape(rows, kv_heads, heads // kv_heads * new, -1)
+    weight = library.softmax(scores).reshape(rows, kv_heads, heads // kv_heads * new, -1)
     return (weight @ values).reshape(rows, heads, new, width).swapaxes(1, 2).reshape(rows, new, heads * width)
 
 
@@ -131,17 +137,33 @@ class Trunk:
 class KV:
     """Keys and values of every layer for a fixed number of slots: [slots, kv_heads, length, d] each."""
 
-    def __init__(self, shape: TransformerShape, slots: int, length: int, dtype: mx.Dtype) -> None:
-        self.length = length
+    def __init__(self, keys: list[mx.array], values: list[mx.array]) -> None:
+        self.keys, self.values = list(keys), list(values)
+
+    @classmethod
+    def of(cls, shape: TransformerShape, slots: int, length: int, dtype: mx.Dtype) -> KV:
         size = (slots, shape.kv_heads, length, shape.head_dim)
-        self.keys = [mx.zeros(size, dtype) for _ in range(shape.layers)]
-        self.values = [mx.zeros(size, dtype) for _ in range(shape.layers)]
+        return cls(*([mx.zeros(size, dtype) for _ in range(shape.layers)] for _ in range(2)))
+
+    @property
+    def length(self) -> int:
+        return self.keys[0].shape[2]
 
     def forget(self, slots: mx.array) -> None:
         """Masked positions weigh nothing only while they are finite: no line may leave a NaN to the next."""
         for layer in range(len(self.keys)):
             self.keys[layer][slots] = 0
             self.values[layer][slots] = 0
+
+    def first(self, count: int) -> KV:
+        """A copy of the first positions."""
+        return KV(*([mx.contiguous(kept[:, :, :count]) for kept in both] for both in (self.keys, self.values)))
+
+    def share(self, slots: mx.array, other: KV) -> None:
+        """Begin some slots with what one row of another holds."""
+        for layer in range(len(self.keys)):
+            self.keys[layer][slots, :, : other.length] = other.keys[layer]
+            self.values[layer][slots, :, : other.length] = other.values[layer]
 
     def fill(self, slots: mx.array, start: int, stop: int, reach: int) -> Remember:
         """Write rows of some slots at positions start..stop; attend to the first `reach` positions."""
@@ -157,8 +179,8 @@ class KV:
         """Write one row of every slot at that slot's position; attend to the first `reach` positions."""
 
         def remember(layer: int, key: mx.array, value: mx.array) -> tuple[mx.array, mx.array]:
-            self.keys[layer][rows, :, positions] = key[:, :, 0]
-            self.values[layer][rows, :, positions] = value[:, :, 0]
+            self.keys[layer] = library.write(self.keys[layer], rows, positions, key[:, :, 0])
+            self.values[layer] = library.write(self.values[layer], rows, positions, value[:, :, 0])
             return self.keys[layer][:, :, :reach], self.values[layer][:, :, :reach]
 
         return remember

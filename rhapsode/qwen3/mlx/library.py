@@ -1,0 +1,198 @@
+"""What the networks ask of MLX beyond plain arithmetic: each task with its ways, and which way is taken.
+
+A kernel may be wrong at some size on some machine and say nothing. The first way of a task is the library's, the last
+is written out with simpler functions. Which one is taken for a size is noted here, for the whole process, as it is a
+fact about the device; `check.py` finds it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mlx.core as mx
+
+from rhapsode.qwen3.mlx import kernels
+from rhapsode.qwen3.trials import Way
+
+OURS = "our kernel"  # is not asked where there is no GPU
+GROUP = 64  # weights that share a scale and an offset
+_CHUNK = 128  # columns that the counting sort compares at once
+Size = tuple[int | str, ...]
+
+
+# ---------------------------------------------------------------------- ways
+
+
+def _counted(x: mx.array) -> mx.array:
+    """A number's place is how many go before it."""
+    rows, width = x.shape
+    index, place = mx.arange(width), mx.zeros((rows, width), mx.int32)
+    for first in range(0, width, _CHUNK):
+        other, number = x[:, None, first : first + _CHUNK], index[first : first + _CHUNK]
+        before = (other > x[..., None]) | ((other == x[..., None]) & (number < index[:, None]))
+        place = place + before.astype(mx.int32).sum(-1)
+    return mx.put_along_axis(mx.zeros_like(place), place, mx.broadcast_to(index.astype(mx.int32), place.shape), axis=-1)
+
+
+def _compared(x: mx.array) -> mx.array:
+    """The first column whose number is the row's largest."""
+    index = mx.arange(x.shape[-1])
+    return mx.where(x == x.max(-1, keepdims=True), index, x.shape[-1]).min(-1)
+
+
+def _softmax(x: mx.array) -> mx.array:
+    wide = x.astype(mx.float32)
+    wide = mx.exp(wide - wide.max(-1, keepdims=True))
+    return (wide / wide.sum(-1, keepdims=True)).astype(x.dtype)
+
+
+def _summed(x: mx.array) -> mx.array:
+    width = mx.arange(x.shape[-1])
+    return x @ (width[:, None] <= width).astype(x.dtype)
+
+
+def _normed(x: mx.array, weight: mx.array, bias: mx.array) -> mx.array:
+    apart = x - x.mean(-1, keepdims=True)
+    return apart * mx.rsqrt(mx.square(apart).mean(-1, keepdims=True) + 1e-6) * weight + bias
+
+
+def _written(kept: mx.array, rows: mx.array, positions: mx.array, new: mx.array) -> mx.array:
+    kept[rows, :, positions] = new
+    return kept
+
+
+def _overlaid(kept: mx.array, rows: mx.array, positions: mx.array, new: mx.array) -> mx.array:
+    here = mx.arange(kept.shape[2]) == positions[:, None]
+    return mx.where(here[:, None, :, None], new[:, :, None], kept)
+
+
+def _quantised(x: mx.array, packed: mx.array, scales: mx.array, offsets: mx.array, bits: int) -> mx.array:
+    return mx.quantized_matmul(x, packed, scales, offsets, transpose=True, group_size=GROUP, bits=bits)
+
+
+def _widened(x: mx.array, packed: mx.array, scales: mx.array, offsets: mx.array, bits: int) -> mx.array:
+    return x @ mx.dequantize(packed, scales, offsets, group_size=GROUP, bits=bits).T
+
+
+def _convolved(x: mx.array, weight: mx.array, dilation: int, groups: int) -> mx.array:
+    return mx.conv1d(x, weight, dilation=dilation, groups=groups)
+
+
+def _shifted(x: mx.array, weight: mx.array, dilation: int, groups: int) -> mx.array:
+    """One product for each tap on rows as they lie, added up: nothing is unfolded."""
+    (out, kernel, into), time = weight.shape, x.shape[1] - (weight.shape[1] - 1) * dilation
+    if groups == 1 and out * kernel < into:  # few channels come out: all taps in one product, then the shifts
+        spread = (x @ weight.reshape(-1, into).T).reshape(*x.shape[:2], out, kernel)
+        return sum(
+            (spread[:, k * dilation : k * dilation + time, :, k] for k in range(1, kernel)), spread[:, :time, :, 0]
+        )
+    taps = [(x[:, k * dilation : k * dilation + time], weight[:, k]) for k in range(kernel)]
+    if groups > 1:  # depthwise
+        return sum((rows * tap[:, 0] for rows, tap in taps[1:]), taps[0][0] * taps[0][1][:, 0])
+    made = taps[0][0] @ taps[0][1].T
+    for rows, tap in taps[1:]:
+        made = mx.addmm(made, rows, tap.T)
+    return made
+
+
+def _snaked(x: mx.array, alpha: mx.array, height: mx.array) -> mx.array:
+    return x + mx.square(mx.sin(x * alpha)) * height
+
+
+_snaked_at_once = mx.compile(_snaked)  # one pass of the library's own making
+
+
+def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+# Task -> its ways, the preferred first. Of what may be chosen by speed, those after the first
+# must be clearly faster than those before them.
+WAYS: dict[str, tuple[Way, ...]] = {
+    "sort": (Way("argsort", lambda x: mx.argsort(-x, axis=-1)), Way("counting", _counted)),
+    "largest": (Way("argmax", lambda x: mx.argmax(x, axis=-1)), Way("comparisons", _compared)),
+    "softmax": (Way("softmax", lambda x: mx.softmax(x, axis=-1, precise=True)), Way("exponentials", _softmax)),
+    "running sum": (Way("cumsum", lambda x: mx.cumsum(x, axis=-1)), Way("a triangular product", _summed)),
+    "layer norm": (Way("layer_norm", lambda x, w, b: mx.fast.layer_norm(x, w, b, 1e-6)), Way("moments", _normed)),
+    "write keys": (Way("scatter", _written), Way("a masked copy", _overlaid)),
+    "quantised product": (Way("quantized_matmul", _quantised), Way("widened weights", _widened)),
+    # The library's own may unfold what it is given, seven times its size: it must be clearly faster to be taken.
+    "convolution": (Way("shifted products", _shifted), Way("conv1d", _convolved)),
+    "SnakeBeta": (
+        Way("compiled", lambda x, alpha, height: _snaked_at_once(x, alpha, height)),
+        Way(OURS, kernels.snake),
+        Way("one after the other", _snaked),
+    ),
+    "compiling": (Way("compile", mx.compile), Way("step by step", _as_it_is)),
+}
+
+_taken: dict[tuple[str, Size], Way] = {}
+
+
+def take(task: str, size: Size, name: str) -> None:
+    """From now on a task is done this way at this size. Where two questions stand for it, the plainer answer holds."""
+    names = [way.name for way in WAYS[task]]
+    before = _taken.get((task, size), WAYS[task][0]).name
+    _taken[task, size] = WAYS[task][max(names.index(name), names.index(before))]
+
+
+def forget() -> None:
+    """Nothing was found out."""
+    _taken.clear()
+
+
+def taken(task: str, size: Size = ()) -> Way:
+    return _taken.get((task, size)) or WAYS[task][0]
+
+
+# ---------------------------------------------------------------------- tasks
+
+
+def order(x: mx.array) -> mx.array:
+    """[n, width] -> the columns of each row, those of the largest numbers first."""
+    return taken("sort", (x.shape[-1],)).run(x)
+
+
+def largest(x: mx.array) -> mx.array:
+    """[n, width] -> the column of each row's largest number, the first of equal ones."""
+    return taken("largest", (x.shape[-1],)).run(x)
+
+
+def softmax(x: mx.array) -> mx.array:
+    """Over the last dimension, summed in float32. Every row has a number above -inf."""
+    return taken("softmax", (str(x.dtype),)).run(x)
+
+
+def running_sum(x: mx.array) -> mx.array:
+    return taken("running sum").run(x)
+
+
+def layer_norm(x: mx.array, weight: mx.array, bias: mx.array) -> mx.array:
+    return taken("layer norm", (x.shape[-1],)).run(x, weight, bias)
+
+
+def write(kept: mx.array, rows: mx.array, positions: mx.array, new: mx.array) -> mx.array:
+    """`kept` [n, heads, length, d] with new [n, heads, d] at each row's position. The array given may be changed."""
+    return taken("write keys").run(kept, rows, positions, new)
+
+
+def quantised(x: mx.array, packed: mx.array, scales: mx.array, offsets: mx.array, bits: int) -> mx.array:
+    """x [..., into] times the transpose of quantised weights [out, into]."""
+    size = (bits, packed.shape[-1] * 32 // bits, packed.shape[0])
+    return taken("quantised product", size).run(x, packed, scales, offsets, bits)
+
+
+def convolve(x: mx.array, weight: mx.array, dilation: int, groups: int) -> mx.array:
+    """x [rows, time, into] -> [rows, time without the past, out]; weight [out, kernel, into], or depthwise."""
+    return taken("convolution", (*weight.shape, dilation, groups)).run(x, weight, dilation, groups)
+
+
+def snake(x: mx.array, alpha: mx.array, height: mx.array) -> mx.array:
+    """x + sin(alpha x)^2 height for float32 x [.., channels] and numbers of each channel."""
+    return taken("SnakeBeta", (x.shape[-1],)).run(x, alpha, height)
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A pure function of arrays and plain numbers, as one graph where that is to be trusted."""
+    return taken("compiling").run(function)
