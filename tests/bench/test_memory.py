@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from rhapsode.bench import machine
-from rhapsode.bench import run as run_module
 from rhapsode.bench.choices import Options
+from rhapsode.bench.on_torch import weight_bytes
 from rhapsode.bench.result import Result
 from rhapsode.bench.run import measure
 from rhapsode.bench.source import Source
-from rhapsode.bench.sweep import weight_bytes
 from rhapsode.bench.table import terminal
 from tests.bench.conftest import BOOK
 
@@ -25,7 +24,7 @@ def result(source: Source) -> Result:
     with pytest.MonkeyPatch.context() as patch:
         # 100 MB were held before the model was made, 350 at most while it read.
         patch.setattr(machine, "peak_rss_mb", lambda: 350.0)
-        patch.setattr(run_module.machine, "forget_peak", lambda device: 100.0)
+        patch.setattr(machine, "forget_peak", lambda device: 100.0)
         options = Options(slots=(2,), lines=2, repeats=1)
         return measure(source, "cpu", ("bfloat16",), options, lambda: float(next(ticks)), lambda message: None, BOOK)
 
@@ -63,8 +62,8 @@ def test_the_peak_begins_anew_before_the_model_and_not_after(source: Source, mon
         return noting
 
     watched = replace(source, build=noted("build", source.build))
-    monkeypatch.setattr(run_module.machine, "forget_peak", noted("forget", lambda device: 1.0))
-    monkeypatch.setattr(run_module.machine, "peak_mb", noted("peak", lambda device: {"process": 2.0}))
+    monkeypatch.setattr(machine, "forget_peak", noted("forget", lambda device: 1.0))
+    monkeypatch.setattr(machine, "peak_mb", noted("peak", lambda device: {"process": 2.0}))
     options = Options(slots=(2,), lines=2, repeats=1)
     measure(watched, "cpu", ("float32",), options, lambda: float(next(ticks)), lambda message: None, BOOK)
     assert order == ["build", "forget", "build", "peak"]

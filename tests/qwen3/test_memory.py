@@ -19,7 +19,7 @@ BUFFERS = {"float32": 20e6, "bfloat16": 20e6, "int8": 64e6}
 CODE = """
 import json, sys
 from rhapsode.bench.machine import forget_peak, peak_mb
-from rhapsode.bench.sweep import weight_bytes
+from rhapsode.bench.on_torch import weight_bytes
 from rhapsode.qwen3.checkpoint import open_checkpoint
 from rhapsode.qwen3.torch.load import load_model
 
