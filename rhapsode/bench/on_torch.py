@@ -20,7 +20,8 @@ from rhapsode.qwen3.remembered import Chosen, Measured
 from rhapsode.qwen3.torch import load, remembered
 from rhapsode.qwen3.torch.formats import FORMATS as _FORMATS
 from rhapsode.qwen3.torch.formats import Int8Linear
-from rhapsode.qwen3.torch.load import DEFAULT_SLOTS, Model
+from rhapsode.qwen3.torch.load import Model
+from rhapsode.qwen3.torch.slots import slots_before_loading
 from rhapsode.qwen3.torch.threads import use_threads
 
 FORMATS: Mapping[str, Any] = _FORMATS
@@ -28,7 +29,7 @@ choose_device = load.choose_device
 
 
 def default_slots(device: str, model: ModelConfig, codec: CodecConfig, format: str) -> tuple[int, ...]:
-    return (DEFAULT_SLOTS[device.split(":")[0]],)
+    return (slots_before_loading(model, device, format),)
 
 
 def pick(formats: Sequence[str], device: str, model: ModelConfig, slots: int) -> list[Chosen]:

@@ -1,13 +1,30 @@
 """How much room the lanes of a stepper have, whatever back end steps them.
 
-Knows requests for Qwen3-TTS. Imports no array library.
+Knows requests for Qwen3-TTS, and how long the longest line of a book can become. Imports no array library.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+from rhapsode.engine import judge
 from rhapsode.engine.stepper import Request
+from rhapsode.qwen3.config import TransformerShape
+
+PROMPT = 128  # rows of a long line's prompt
+LINE = "word " * 60  # as long as a line may be
+FRAME_RATE = 12.5  # frames a second of every published codec
+
+
+def longest_line(frame_rate: float = FRAME_RATE) -> int:
+    """Positions of a line that could not be longer: its prompt, and frames up to where it is ended."""
+    return PROMPT + math.ceil(judge.cap_seconds(LINE) * frame_rate)
+
+
+def kv_bytes(trunk: TransformerShape, positions: int, width: int) -> int:
+    """Keys and values of one slot with room for so many positions. width: bytes of a number."""
+    return 2 * trunk.layers * trunk.kv_heads * trunk.head_dim * positions * width
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from rhapsode.bench.source import find_source  # noqa: E402
 from rhapsode.cli import main  # noqa: E402
 from rhapsode.qwen3.checkpoint import Checkpoint  # noqa: E402
 from rhapsode.qwen3.config import CodecConfig, ModelConfig, codec_config, model_config  # noqa: E402
+from rhapsode.qwen3.limits import kv_bytes  # noqa: E402
 from rhapsode.qwen3.mlx import library, memory  # noqa: E402
 from rhapsode.qwen3.mlx.load import FORMATS, load_model  # noqa: E402
 from rhapsode.types import Sampling  # noqa: E402
@@ -57,7 +58,7 @@ def test_weights_are_reckoned_as_they_are_held(checkpoint: Checkpoint, format: s
 def test_keys_are_reckoned_as_they_are_held(checkpoint: Checkpoint) -> None:
     model = load_model(checkpoint, "bfloat16", 2)
     lanes: Any = model.stepper(Sampling(), slots=3, prompt=20, frames=100, sample_rate=24000)
-    assert lanes.kv_bytes == 3 * memory.kv_bytes(checkpoint.model, mx.bfloat16, lanes.kv.length)
+    assert lanes.kv_bytes == 3 * kv_bytes(checkpoint.model.talker.trunk, lanes.kv.length, mx.bfloat16.size)
 
 
 @pytest.mark.parametrize(("frames", "piece"), [(24, 24), (48, 16)])

@@ -29,7 +29,7 @@ def write(folder: Path, steepest: float | None) -> Checkpoint:
     """A tiny checkpoint with frequencies up to `steepest` in its decoder, whose units add little to their stream.
 
     Each frequency is as likely by its logarithm, and the heights go with them. With 0.25 in place of the 0.1 below the
-    official decoder is 0.5% off itself in float64: that would try float32.
+    official decoder in float32 is 0.5% off ours in float64: that would try float32.
     """
     tiny_checkpoint.write(folder, mean_frames=None, seed=11)
     file = folder / "speech_tokenizer" / "model.safetensors"

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from rhapsode import machine
-from rhapsode.engine import judge
 from rhapsode.qwen3 import shapes
 from rhapsode.qwen3.config import CodecConfig, ModelConfig
+from rhapsode.qwen3.limits import PROMPT, kv_bytes, longest_line
 from rhapsode.qwen3.mlx.codec import context_frames
 from rhapsode.qwen3.mlx.library import GROUP
 
@@ -22,8 +22,6 @@ SLOTS = (24, 16, 8, 4, 2, 1)  # that are tried, the most first; beyond 24 an M4 
 PIECES = (256, 128, 64)  # frames of a line that the codec takes at once
 SHARE = 0.7  # of the memory, where the device does not say how much it may use
 CACHE = 0.125  # of what may be used: buffers that MLX keeps for the next call
-PROMPT = 128  # rows of a long line's prompt
-LINE = "word " * 60  # as long as a line may be
 _ALIVE = 11  # arrays of the widest kind that the codec holds at once, as its test measures
 PREFILL = 512  # rows of prompts at once
 
@@ -50,7 +48,7 @@ def plan(
     """The most slots that fit, or those that are wanted, and pieces of the codec that fit beside them."""
     usable = usable or usable_bytes()
     weights = weight_bytes(model, codec, dtype, bits)
-    kv = kv_bytes(model, dtype, PROMPT + math.ceil(judge.cap_seconds(LINE) * codec.frame_rate))
+    kv = kv_bytes(model.talker.trunk, longest_line(codec.frame_rate), dtype.size)
     found = None
     for lanes in SLOTS if slots is None else (slots,):
         for piece in PIECES:
@@ -95,12 +93,6 @@ def weight_bytes(model: ModelConfig, codec: CodecConfig, dtype: mx.Dtype, bits: 
 def _is_quantised(name: str) -> bool:
     """By the official name: the matrices of both trunks, and the predictor's heads."""
     return ".layers." in name or ".lm_head." in name
-
-
-def kv_bytes(model: ModelConfig, dtype: mx.Dtype, length: int) -> int:
-    """Keys and values of one slot with room for so many positions."""
-    trunk = model.talker.trunk
-    return 2 * trunk.layers * trunk.kv_heads * trunk.head_dim * length * dtype.size
 
 
 def _codec_bytes(codec: CodecConfig, piece: int) -> int:

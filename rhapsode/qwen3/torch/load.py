@@ -17,12 +17,12 @@ from rhapsode.qwen3.torch.encoder import CodecEncoder
 from rhapsode.qwen3.torch.formats import FORMATS, has_int8
 from rhapsode.qwen3.torch.mixed import has_fast_bfloat16, is_mixed, narrow
 from rhapsode.qwen3.torch.predictor import Predictor
+from rhapsode.qwen3.torch.slots import default_slots
 from rhapsode.qwen3.torch.stepper import TorchStepper
 from rhapsode.qwen3.torch.talker import Talker
 from rhapsode.qwen3.torch.weights import load_codec, load_encoder, load_talker
 from rhapsode.types import Sampling
 
-DEFAULT_SLOTS = {"cpu": 16, "cuda": 64, "mps": 16}
 # Lines in one codec call. One on the CPU: nothing is gained by more, and a line's sound is then a function of its
 # codes alone, to the bit, so that a resumed book ends with the same file.
 CODEC_GROUP = {"cpu": 1, "cuda": 16, "mps": 4}
@@ -44,7 +44,7 @@ class Model:
 
     @property
     def default_slots(self) -> int:
-        return DEFAULT_SLOTS[self.device.split(":")[0]]
+        return default_slots(self.talker.config, self.device, self.format)
 
     @property
     def codec_group(self) -> int:

@@ -16,7 +16,8 @@ from rhapsode.machine import cores, processor
 from rhapsode.qwen3.config import ModelConfig
 from rhapsode.qwen3.remembered import Chosen, Measured, Tolerance, bucket, fastest, keep
 from rhapsode.qwen3.torch import mixed
-from rhapsode.qwen3.torch.load import DEFAULT_SLOTS, choose_device, choose_format
+from rhapsode.qwen3.torch.load import choose_device, choose_format
+from rhapsode.qwen3.torch.slots import slots_before_loading
 
 AUTO = "auto"
 
@@ -44,7 +45,7 @@ def pick_format(
         earlier = settings.get("format")
         if isinstance(earlier, str) and _usable(earlier, device):
             return Chosen(earlier, f"{earlier}: the book was begun in it, and goes on so.")
-    slots = slots or DEFAULT_SLOTS[device.split(":")[0]]
+    slots = slots or slots_before_loading(config, device, format)
     best = recall(device, config, slots)
     if best is None:
         return Chosen(choose_format(AUTO, device))
