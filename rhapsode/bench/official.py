@@ -213,6 +213,7 @@ def _adopt(
                 value = value.unflatten(0, (-1, owner.out)).permute(2, 1, 0)
             for part, their in zip(value.split([shapes[n][0] for n in theirs]), theirs, strict=True):
                 found[their] = part.reshape(shapes[their]).to(dtype)
+    official.requires_grad_(False)  # a tensor that was made in inference mode cannot be given a gradient
     missing = official.load_state_dict(found, strict=False, assign=True).missing_keys
     wrong = [name for name in missing if not name.startswith("encoder.") and "input_proj" not in name]
     if wrong:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from rhapsode.bench.measure import BookRun, scripted_stepper
 from rhapsode.bench.official import Official, compare
@@ -12,6 +14,7 @@ from rhapsode.bench.source import Source
 from rhapsode.bench.stopwatch import Clock
 from rhapsode.bench.workload import Script, Workload
 from rhapsode.engine.decode import Policy, decode
+from rhapsode.qwen3.torch.codec import CausalConv
 from rhapsode.qwen3.torch.load import Model
 from rhapsode.types import Sampling
 
@@ -45,6 +48,16 @@ def test_weights_are_shared(source: Source, model: Model) -> None:
     fused = model.talker.trunk.blocks[0].qkv.weight
     start = fused.untyped_storage().data_ptr()
     assert start < theirs.data_ptr() < start + fused.numel() * fused.element_size()
+
+
+def test_weights_made_in_inference_mode_are_taken(source: Source) -> None:
+    """As those of a codec are that was made narrow in part."""
+    with torch.inference_mode():
+        model = source.build("cpu", "float32")
+        conv = next(part for part in model.codec.modules() if isinstance(part, CausalConv))
+        conv.weight = nn.Parameter(conv.weight.bfloat16(), requires_grad=False)
+    assert conv.weight.is_inference()
+    assert Official(source, model).read([(readings(BOOK, source.model)[0].request.prompt, 6)]) == [1920 * 6]
 
 
 def test_turns_are_taken(source: Source, model: Model, ticking: Clock) -> None:
