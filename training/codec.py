@@ -117,7 +117,7 @@ class CodecTraining:
         self.optimiser = self.rate.adamw(self.learned, (0.8, 0.95), 0.01)
         self.listener = Listener(codec.labels).to(device)
         self.hearing = self.rate.adamw(self.listener.parameters(), (0.9, 0.99), 0.01)
-        self.averages = Averages(("spectral", "phoneme", "commit", "level", "hearing", "heard", "norm"), device)
+        self.averages = Averages(("spectral", "phoneme", "commit", "size", "hearing", "heard", "norm"), device)
 
     def segments(self, rows: int) -> tuple[Tensor, Tensor]:
         """Waveforms [rows, samples], with a gain of their own, and labels [rows, SEGMENT, SLOTS]."""
@@ -171,10 +171,10 @@ class CodecTraining:
         encoded.backward((by_sound + scale * by_phoneme + by_tables).to(encoded.dtype))
         norm = nn.utils.clip_grad_norm_(self.learned, 5.0)
         self.optimiser.step()
-        level = self._correct(codec.encoder.quantiser.first, before_first)
+        size = self._correct(codec.encoder.quantiser.first, before_first)
         self._correct(codec.encoder.quantiser.rest, before_rest)
         self.listener.requires_grad_(True)
-        self.averages.add(spectral, phoneme, commit_first + commit_rest, level, hearing, right, norm)
+        self.averages.add(spectral, phoneme, commit_first + commit_rest, size, hearing, right, norm)
 
     @torch.no_grad()
     def _correct(self, projection: nn.Module, vectors: Tensor) -> Tensor:

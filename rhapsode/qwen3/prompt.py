@@ -30,6 +30,11 @@ class Prompt:
     def __len__(self) -> int:
         return len(self.text)
 
+    @property
+    def head(self) -> tuple[int, ...]:
+        """The rows that all lines of the voice begin with: text ids, then codec ids."""
+        return (*self.text[: self.shared], *self.codec[: self.shared])
+
 
 class PromptMaker:
     """Prompts of one voice."""

@@ -8,8 +8,8 @@ from rhapsode.bench.requests import readings
 from rhapsode.bench.source import Source
 from rhapsode.bench.workload import Script, Workload
 from rhapsode.engine.stepper import Ending
+from rhapsode.qwen3.limits import MIN_FRAMES
 from rhapsode.qwen3.torch.load import Model
-from rhapsode.qwen3.torch.stepper import MIN_FRAMES
 from rhapsode.types import Sampling
 
 CAPS = (7, 4)

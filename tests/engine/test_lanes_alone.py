@@ -13,11 +13,10 @@ from rhapsode.engine import judge
 from rhapsode.engine.decode import decode
 from rhapsode.engine.lanes import Reading
 from rhapsode.engine.stepper import Request
-from rhapsode.qwen3.limits import Limits
+from rhapsode.qwen3.limits import MIN_FRAMES, Limits
 from rhapsode.qwen3.prompt import Prompt
 from rhapsode.qwen3.torch import stepper as stepper_module
 from rhapsode.qwen3.torch.load import load_model
-from rhapsode.qwen3.torch.stepper import MIN_FRAMES
 from tests.engine.conftest import TEXTS, Tiny
 from tests.engine.torch_lanes import (
     CAP,

@@ -12,14 +12,13 @@ from typing import Any
 import mlx.core as mx
 
 from rhapsode.engine.stepper import Ending
-from rhapsode.qwen3.limits import Limits
+from rhapsode.qwen3.limits import MIN_FRAMES, Limits
 from rhapsode.qwen3.mlx import library
 from rhapsode.qwen3.mlx.predictor import Predictor
 from rhapsode.qwen3.mlx.sampling import Choice, penalise, uniforms
 from rhapsode.qwen3.mlx.talker import Talker, suppressed
 from rhapsode.qwen3.mlx.transformer import KV, causal_mask
 
-MIN_FRAMES = 2  # the official package never ends a line before
 REACH_STEP = 64  # a graph for each reach: as few as waste little of a step
 State = dict[str, mx.array]  # by name, a row for each slot
 Drawn = tuple[mx.array, mx.array, mx.array]  # what the predictor returns

@@ -13,7 +13,7 @@ import mlx.core as mx
 import numpy as np
 
 from rhapsode.engine.stepper import Ending, Request
-from rhapsode.qwen3.limits import Limits
+from rhapsode.qwen3.limits import Limits, code_batch
 from rhapsode.qwen3.mlx.codec import CodecDecoder
 from rhapsode.qwen3.mlx.memory import PREFILL
 from rhapsode.qwen3.mlx.predictor import Predictor
@@ -78,7 +78,7 @@ class MlxStepper:
         # One prefill for each voice: what its lines share is never computed beside another's.
         voices: dict[tuple[int, ...], list[tuple[int, Request]]] = {}
         for slot, request in placements:
-            voices.setdefault(_head(request.prompt), []).append((slot, request))
+            voices.setdefault(request.prompt.head, []).append((slot, request))
         with self.stage("prefill"):
             for group in voices.values():
                 group.sort(key=lambda placement: -len(placement[1].prompt))
@@ -106,7 +106,7 @@ class MlxStepper:
 
     def _shared_rows(self, prompt: Prompt) -> KV:
         """Keys and values of the rows that every line of a voice begins with, computed once."""
-        head = _head(prompt)
+        head = prompt.head
         if head not in self._shared:
             length = round_up(prompt.shared + ROW_STEP, KEY_STEP)
             kv = KV.of(self.talker.config.trunk, 1, length, self.talker.dtype)
@@ -193,17 +193,11 @@ class MlxStepper:
         return np.array(self.state["done"][slot, :frames])
 
     def vocode(self, codes: Sequence[np.ndarray]) -> list[np.ndarray]:
-        longest = max((len(line) for line in codes), default=0)
-        if not longest:
+        batch = code_batch(codes, self.codec.config.codebooks, self.codec.config.codebook_size)
+        if not batch.size:
             return [np.zeros(0, np.float32) for _ in codes]
-        size = self.codec.config.codebook_size
-        batch = np.zeros((len(codes), longest, self.codec.config.codebooks), np.int32)
-        for row, line in zip(batch, codes, strict=True):
-            row[: len(line)] = line
-        if batch.min() < 0 or batch.max() >= size:
-            raise ValueError(f"codes from {batch.min()} to {batch.max()}; the codec's tables hold 0 to {size - 1}")
         with self.stage("codec"):
-            waves = np.array(self.codec(mx.array(batch)))
+            waves = np.array(self.codec(mx.array(batch.astype(np.int32))))
         return [wave[: len(line) * self.samples_per_frame].copy() for wave, line in zip(waves, codes, strict=True)]
 
     def synchronise(self) -> None:
@@ -213,8 +207,3 @@ class MlxStepper:
 
 def _unwatched(stage: str) -> AbstractContextManager[None]:
     return nullcontext()
-
-
-def _head(prompt: Prompt) -> tuple[int, ...]:
-    """The rows that all lines of the prompt's voice begin with."""
-    return (*prompt.text[: prompt.shared], *prompt.codec[: prompt.shared])

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rhapsode.engine.stepper import Ending, Request
-from rhapsode.qwen3.limits import Limits
+from rhapsode.qwen3.limits import MIN_FRAMES, Limits, code_batch
 from rhapsode.qwen3.prompt import Prompt
 from rhapsode.qwen3.torch.codec import CodecDecoder
 from rhapsode.qwen3.torch.predictor import Predictor
@@ -23,7 +23,6 @@ from rhapsode.qwen3.torch.talker import Talker, suppressed
 from rhapsode.qwen3.torch.transformer import KEY_STEP, KV, ROW_STEP, causal_mask, round_up
 from rhapsode.types import Sampling
 
-MIN_FRAMES = 2  # the official package never ends a line before
 # Rows of prompts that go through the talker at once: bounds what an admission needs besides the slots. A CPU is no
 # faster with more, and fewer lines of neighbouring lengths are filled up less.
 PREFILL_ROWS = 4096
@@ -117,7 +116,7 @@ class TorchStepper:
         # One prefill for each voice: what its lines share is never computed beside another's.
         voices: dict[tuple[int, ...], list[tuple[int, Request]]] = {}
         for slot, request in placements:
-            voices.setdefault(_head(request.prompt), []).append((slot, request))
+            voices.setdefault(request.prompt.head, []).append((slot, request))
         with self._few_threads(), self.stage("prefill"):
             most = PREFILL_ROWS_CPU if self.device.type == "cpu" else PREFILL_ROWS
             for group in voices.values():
@@ -143,7 +142,7 @@ class TorchStepper:
 
     def _shared_rows(self, prompt: Prompt) -> tuple[Tensor, Tensor]:
         """Keys and values of the rows that every line of a voice begins with, computed once."""
-        head = _head(prompt)
+        head = prompt.head
         if head not in self._shared:
             count = prompt.shared
             kv = KV(self.talker.trunk.shape, 1, round_up(count + ROW_STEP, KEY_STEP), self.talker.head.weight)
@@ -294,15 +293,9 @@ class TorchStepper:
 
     @torch.inference_mode()
     def vocode(self, codes: Sequence[np.ndarray]) -> list[np.ndarray]:
-        longest = max((len(line) for line in codes), default=0)
-        if not longest:
+        batch = code_batch(codes, self.codec.config.codebooks, self.codec.config.codebook_size)
+        if not batch.size:
             return [np.zeros(0, np.float32) for _ in codes]
-        size = self.codec.config.codebook_size
-        batch = np.zeros((len(codes), longest, self.codec.config.codebooks), np.int64)
-        for row, line in zip(batch, codes, strict=True):
-            row[: len(line)] = line
-        if batch.min() < 0 or batch.max() >= size:
-            raise ValueError(f"codes from {batch.min()} to {batch.max()}; the codec's tables hold 0 to {size - 1}")
         with self.stage("codec"):
             waves = self.codec(torch.from_numpy(batch).to(self.device)).float().cpu().numpy()
         return [wave[: len(line) * self.samples_per_frame].copy() for wave, line in zip(waves, codes, strict=True)]
@@ -316,11 +309,6 @@ class TorchStepper:
 
 def _unwatched(stage: str) -> AbstractContextManager[None]:
     return nullcontext()
-
-
-def _head(prompt: Prompt) -> tuple[int, ...]:
-    """The rows that all lines of the prompt's voice begin with."""
-    return (*prompt.text[: prompt.shared], *prompt.codec[: prompt.shared])
 
 
 class _Mail:
