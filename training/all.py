@@ -1,8 +1,8 @@
 """Every stage on the GPU, started in time and beside each other: what waits for files waits by itself.
 
-`python -m training.all --work W --teachers FOLDER`. Two GPUs are used if there are two: the talker learns on one, the
-decoder is polished on the other; on one GPU it is polished after the talker. W must hold what `training.prepare` made.
-Stages that are done are not run again.
+`python -m training.all --work W --teachers FOLDER`. Two GPUs are used if there are two: on one the codec learns while
+Kokoro still speaks on the other, then the decoder is polished on one while the talker learns on the other. On one GPU
+all this is done one after the other. W must hold what `training.prepare` made. Stages that are done are not run again.
 """
 
 from __future__ import annotations
@@ -67,26 +67,20 @@ class Stages:
             process.wait()
 
 
-def start_joe(stages: Stages, options: argparse.Namespace, first: int, second: int) -> list[str]:
-    """Joe on every GPU; the names of his processes."""
-    gpus = sorted({first, second})
-    started = []
-    for part, gpu in enumerate(gpus):
-        share = ("--part", f"{part}/{len(gpus)}", "--hours", str(options.joe_hours / len(gpus)))
-        # With two GPUs the codec needs the first one for itself as soon as it is compiled.
-        seconds = options.teach_seconds if gpu == second else min(options.teach_seconds, options.early_seconds)
-        started.append(_teach(stages, options, gpu, f"joe-{part}", "joe", *share, "--seconds", str(seconds)))
-    return started
+def start_joe(stages: Stages, options: argparse.Namespace, gpu: int) -> str:
+    """Joe, in one process that keeps a GPU busy; its name."""
+    share = ("--hours", str(options.joe_hours), "--seconds", str(options.joe_seconds))
+    return _teach(stages, options, gpu, "joe", "joe", *share)
 
 
-def start_kokoro(stages: Stages, options: argparse.Namespace, gpu: int) -> list[str]:
-    """Kokoro in several processes, and the other voices; their names."""
-    parts, seconds = options.kokoro_parts, ("--seconds", str(options.teach_seconds))
-    started = []
-    for part in range(parts):
-        share = ("--part", f"{part}/{parts}", "--hours", str(options.kokoro_hours / parts))
-        started.append(_teach(stages, options, gpu, f"kokoro-{part}", "kokoro", *share, *seconds))
-    started.append(_teach(stages, options, gpu, EXTRA, EXTRA, "--hours", str(options.extra_hours), *seconds))
+def start_kokoro(stages: Stages, options: argparse.Namespace, gpu: int, parts: range, seconds: float) -> list[str]:
+    """Some of Kokoro's processes; with the first of them the other voices. Their names."""
+    started, count, most = [], options.kokoro_parts, ("--seconds", str(seconds))
+    for part in parts:
+        share = ("--part", f"{part}/{count}", "--hours", str(options.kokoro_hours / count))
+        started.append(_teach(stages, options, gpu, f"kokoro-{part}", "kokoro", *share, *most))
+    if 0 in parts:
+        started.append(_teach(stages, options, gpu, EXTRA, EXTRA, "--hours", str(options.extra_hours), *most))
     return started
 
 
@@ -95,21 +89,35 @@ def _teach(stages: Stages, options: argparse.Namespace, gpu: int, name: str, voi
     return stages.start("teach", gpu, *common, *more, name=name)
 
 
+def speak(stages: Stages, options: argparse.Namespace, first: int, second: int) -> None:
+    """All speech, by `first` only as long as the codec compiles for it. Joe keeps a GPU busy and has one alone."""
+    early = options.kokoro_parts // 3 if first != second else 0
+    kokoro = start_kokoro(stages, options, first, range(early), options.early_seconds)
+    stages.wait(start_joe(stages, options, second))
+    if first != second:  # compiles beside Kokoro, whose processes leave gaps
+        start_talker(stages, options, second)
+    rest = range(early, options.kokoro_parts)
+    stages.wait(*kokoro, *start_kokoro(stages, options, second, rest, options.teach_seconds))
+    stages.work.done("speech")
+
+
+def start_talker(stages: Stages, options: argparse.Namespace, gpu: int) -> None:
+    """The talker, which compiles and waits for codes; unless it is done."""
+    if not stages.work.is_done("talker"):
+        stages.start("talker", gpu, "--seconds", str(options.talker_seconds))
+
+
 def run(stages: Stages, options: argparse.Namespace, first: int, second: int) -> None:
     """Every stage that is not done. Raises `RuntimeError` when one fails."""
     work, alone = stages.work, first == second
-    # Both compile while the teachers speak.
+    # On one GPU both compile while the teachers speak, and wait until it is theirs.
     if not work.is_done("codes"):
         patient = ("--after-speech",) if alone else ()
         stages.start("codec", first, "--seconds", str(options.codec_seconds), *patient)
-    if not work.is_done("talker"):
-        stages.start("talker", second, "--seconds", str(options.talker_seconds))
+    if alone or work.is_done("speech"):
+        start_talker(stages, options, second)
     if not work.is_done("speech"):
-        joe = start_joe(stages, options, first, second)
-        if alone:  # processes take turns on a GPU: Joe, who keeps one busy, spoke at a twentieth beside Kokoro
-            stages.wait(*joe)
-        stages.wait(*joe, *start_kokoro(stages, options, second))
-        work.done("speech")
+        speak(stages, options, first, second)
     stages.wait("codec")
     if alone:
         stages.wait("talker")
@@ -123,16 +131,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--teachers", type=Path, required=True, help="the folder that training.teachers packed")
-    parser.add_argument("--joe-hours", type=float, default=150.0)
+    parser.add_argument("--joe-hours", type=float, default=100.0)
+    parser.add_argument("--joe-seconds", type=float, default=110.0, help="the longest that Joe speaks")
     parser.add_argument("--kokoro-hours", type=float, default=100.0)
     parser.add_argument("--extra-hours", type=float, default=1.2)
-    parser.add_argument("--kokoro-parts", type=int, default=6, help="processes that speak as Kokoro")
+    parser.add_argument("--kokoro-parts", type=int, default=12, help="processes that speak as Kokoro")
     parser.add_argument("--style", default="jf_gongitsune", help="of Kokoro")
-    parser.add_argument("--teach-seconds", type=float, default=480.0, help="the longest that a teacher speaks")
-    parser.add_argument("--early-seconds", type=float, default=100.0, help="that Joe speaks on the codec's GPU")
-    parser.add_argument("--codec-seconds", type=float, default=400.0)
-    parser.add_argument("--talker-seconds", type=float, default=1000.0)
-    parser.add_argument("--polish-seconds", type=float, default=900.0, help="0: not at all")
+    parser.add_argument("--teach-seconds", type=float, default=480.0, help="the longest that Kokoro speaks")
+    parser.add_argument("--early-seconds", type=float, default=85.0, help="that Kokoro speaks on the codec's GPU")
+    parser.add_argument("--codec-seconds", type=float, default=600.0)
+    parser.add_argument("--talker-seconds", type=float, default=860.0)
+    parser.add_argument("--polish-seconds", type=float, default=780.0, help="0: not at all")
     options = parser.parse_args(arguments)
     gpus = torch.cuda.device_count()
     if not gpus:

@@ -3,7 +3,9 @@
 `python -m training.codec --work W --seconds 400`. Reads W/speech, writes W/codec.pt and W/codes.safetensors.
 
 Book 0 is to hold what is said: a linear reading of its rows is trained to name the phonemes of a frame, and only a
-tenth of the reconstruction's gradient reaches it. The other books hold how it is said.
+tenth of the reconstruction's gradient reaches it. The other books hold how it is said. A linear reading of
+what the decoder starts from is trained to give the log mel bands of the frame: it tells the encoder at once what to
+keep, while the decoder still learns to speak.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from training.codes import encode_held_out, encode_pieces
 from training.common import Averages, Captured, Rate, Work, autocast, load, paced, prepare_torch, save, stage_parser
 from training.layout import BOOKS, FRAME, SAMPLE_RATE, SPEAKERS, TEACHERS, read_configs
 from training.listener import Listener, hearing_loss, recognition_loss
-from training.losses import SpectralLoss
+from training.losses import BANDS, HOP, LogMel, SpectralLoss
 from training.quantiser import Codebooks
 
 SEGMENT = 32  # frames of a training example: 2.56 s
@@ -40,12 +42,13 @@ _SETTLING_VECTORS = 32_768
 _FIRST_SHARE = 0.1  # of the reconstruction's gradient that reaches book 0
 _DROPPED_ROWS = 0.3  # of the rows are rebuilt from fewer books than there are
 _SPECTRAL, _HEARING, _COMMIT_FIRST, _COMMIT_REST = 6.0, 2.0, 0.25, 0.05
+_SKETCH = 0.5  # of the sound's pull on the encoder is that of the spectrum read from the vectors; falls to nothing
 _CORRECTION = 0.02  # of the size of vectors, at most in a step: tables follow them
-_STATE = "codec-state.pt"
+STATE = "codec-state.pt"
 
 
 class Codec(nn.Module):
-    """Encoder, codebooks and decoder, with a reader of phonemes that is not kept."""
+    """Encoder, codebooks and decoder, with readers of phonemes and of spectra that are not kept."""
 
     def __init__(self, config: CodecConfig, labels: int, device: str) -> None:
         super().__init__()
@@ -53,6 +56,7 @@ class Codec(nn.Module):
         self.decoder = CodecDecoder(config.decoder)
         half = config.decoder.codebook_dim // 2
         self.reader = nn.Linear(half, SLOTS * labels)
+        self.sketcher = nn.Linear(config.decoder.codebook_dim, FRAME // HOP * BANDS)
         self.labels = labels
         _begin(self)
         self.to(device)
@@ -112,12 +116,18 @@ class CodecTraining:
         self.codec, self.speech, self.device, self.rows = codec, speech, device, rows
         self.encode, self.decode = passes
         self.loss = SpectralLoss().to(device)
+        self.spectrum = LogMel().to(device)
+        with torch.no_grad():  # the reader of spectra begins with their mean, which would take it thousands of steps
+            codec.sketcher.bias.copy_(self._bands(self.segments(rows)[0]).mean((0, 1)))
         self.rate = Rate(device)
         self.learned = [p for p in codec.parameters() if p.requires_grad]
         self.optimiser = self.rate.adamw(self.learned, (0.8, 0.95), 0.01)
         self.listener = Listener(codec.labels).to(device)
         self.hearing = self.rate.adamw(self.listener.parameters(), (0.9, 0.99), 0.01)
-        self.averages = Averages(("spectral", "phoneme", "commit", "size", "hearing", "heard", "norm"), device)
+        self.sketching = torch.full((), _SKETCH, device=device)
+        self.averages = Averages(
+            ("spectral", "phoneme", "sketch", "commit", "size", "hearing", "heard", "norm"), device
+        )
 
     def segments(self, rows: int) -> tuple[Tensor, Tensor]:
         """Waveforms [rows, samples], with a gain of their own, and labels [rows, SEGMENT, SLOTS]."""
@@ -148,6 +158,7 @@ class CodecTraining:
         phoneme = F.cross_entropy(named, labels.reshape(-1))
         held = first.detach() + _FIRST_SHARE * (first - first.detach())
         vectors = codec.vectors(held, rest).view(self.rows, SEGMENT, -1)
+        sketch = F.l1_loss(codec.sketcher(vectors), self._bands(wave))
         with autocast(self.device):
             made = self.decode(vectors)
         spectral = self.loss(made.float(), wave)
@@ -162,19 +173,27 @@ class CodecTraining:
         commit = books.strength * (_COMMIT_FIRST * commit_first + _COMMIT_REST * commit_rest)
         commit.backward(retain_graph=True)
         by_tables, hidden.grad = hidden.grad, None
+        sketch.backward(retain_graph=True)
+        by_sketch, hidden.grad = hidden.grad, None
         (_SPECTRAL * spectral + _HEARING * hearing).backward()
         by_sound = hidden.grad
-        assert by_phoneme is not None and by_tables is not None and by_sound is not None
+        assert by_phoneme is not None and by_tables is not None and by_sketch is not None and by_sound is not None
         # What is said and how it sounds pull equally hard at the encoder. The tables' pull has no part in that: it
         # grows with the vectors, the phonemes would grow with it, and they want the vectors larger still.
-        scale = by_sound.norm() / (by_phoneme.norm() + 1e-8)
-        encoded.backward((by_sound + scale * by_phoneme + by_tables).to(encoded.dtype))
+        strength = by_sound.norm()
+        pull = by_sound + by_tables + strength / (by_phoneme.norm() + 1e-8) * by_phoneme
+        pull = pull + self.sketching * strength / (by_sketch.norm() + 1e-8) * by_sketch
+        encoded.backward(pull.to(encoded.dtype))
         norm = nn.utils.clip_grad_norm_(self.learned, 5.0)
         self.optimiser.step()
         size = self._correct(codec.encoder.quantiser.first, before_first)
         self._correct(codec.encoder.quantiser.rest, before_rest)
         self.listener.requires_grad_(True)
-        self.averages.add(spectral, phoneme, commit_first + commit_rest, size, hearing, right, norm)
+        self.averages.add(spectral, phoneme, sketch, commit_first + commit_rest, size, hearing, right, norm)
+
+    def _bands(self, wave: Tensor) -> Tensor:
+        """Waveforms [rows, samples] -> the log mel bands of every frame, [rows, frames, bands of all its hops]."""
+        return self.spectrum(wave).transpose(1, 2).unflatten(1, (-1, FRAME // HOP)).flatten(2)
 
     @torch.no_grad()
     def _correct(self, projection: nn.Module, vectors: Tensor) -> Tensor:
@@ -223,6 +242,7 @@ def train(training: CodecTraining, work: Work, seconds: float, most_rate: float,
             training.settle()
             state["settled"] = True
             work.say("codebooks settled")
+        training.sketching.fill_(_SKETCH * (1 - share))
         books.revive.fill_(state["steps"] % 10 == 0 and share < 0.7 and state["settled"])
         if share > 0.9:
             books.decay.fill_(1.0)
@@ -266,7 +286,7 @@ def keep(training: CodecTraining, state: dict[str, Any], folder: Path) -> None:
         "codec": codec.state_dict(), "optimiser": training.optimiser.state_dict(), "state": state,
         "listener": training.listener.state_dict(), "hearing": training.hearing.state_dict(),
     }  # fmt: skip
-    save(everything, folder / _STATE)
+    save(everything, folder / STATE)
     halves = {"encoder": codec.encoder, "decoder": codec.decoder}
     save({part: {k: v.half().cpu() for k, v in module.state_dict().items()} for part, module in halves.items()},
          folder / "codec.pt")  # fmt: skip
@@ -295,8 +315,8 @@ def main() -> None:
     work.say(f"learns from {speech.hours:.2f} h of speech")
     training = CodecTraining(codec, speech, device, options.rows, both)
     state: dict[str, Any] = {"steps": 0, "seconds": 0.0, "settled": False}
-    if (options.work / _STATE).exists():
-        state = restore(training, load(options.work / _STATE, device))
+    if (options.work / STATE).exists():
+        state = restore(training, load(options.work / STATE, device))
         work.say(f"goes on from step {state['steps']}")
     train(training, work, options.seconds, options.rate, state)
     keep(training, state, options.work)

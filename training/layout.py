@@ -14,7 +14,7 @@ from typing import Any
 from rhapsode.qwen3.config import CodecConfig, ModelConfig, read_codec_config, read_model_config
 
 NAME = "Phemius"
-CODES = 512  # of codebook 0; the others use the first DEEP_CODES rows of their tables
+CODES = 384  # of codebook 0; the others use the first DEEP_CODES rows of their tables
 DEEP_CODES = 256
 BOOKS = 16
 SPEAKERS = {"ion": CODES + 1000, "corinna": CODES + 1001}  # the first is the default voice
@@ -182,7 +182,7 @@ _FEATURES = {
     "overlap": None,
 }
 
-_VECTOR = 32  # width of a row of a codebook
+_VECTOR = 48  # width of a row of a codebook
 
 _CODEC = {
     "architectures": ["Qwen3TTSTokenizerV2Model"],

@@ -10,39 +10,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.audio import SLOTS
-from training.layout import FRAME
-from training.losses import mel_filters
-
-_WINDOW, _BANDS = 1024, 80
-_HOP = FRAME // SLOTS // 2  # 10 ms
-_FLOOR = 1e-2
+from training.losses import BANDS, LogMel
 
 
 class Listener(nn.Module):
     """Convolutions over log mel bands of 10 ms, the first of which halves the rate."""
 
-    window: Tensor
-    mel: Tensor
-
     def __init__(self, labels: int, width: int = 192, layers: int = 5) -> None:
         super().__init__()
-        self.register_buffer("window", torch.hann_window(_WINDOW), persistent=False)
-        self.register_buffer("mel", mel_filters(_WINDOW, _BANDS), persistent=False)
-        self.first = nn.Conv1d(_BANDS, width, 5, padding=2)
+        self.spectrum = LogMel()
+        self.first = nn.Conv1d(BANDS, width, 5, padding=2)
         self.layers = nn.ModuleList(nn.Conv1d(width, width, 5, stride=1 + (i == 0), padding=2) for i in range(layers))
         self.norms = nn.ModuleList(nn.GroupNorm(1, width) for _ in range(layers))
         self.last = nn.Conv1d(width, labels, 1)
 
     def forward(self, wave: Tensor) -> tuple[Tensor, list[Tensor]]:
         """A waveform of whole frames -> logits [rows, labels, slots], and what the layers saw."""
-        with torch.autocast(wave.device.type, enabled=False):
-            # The middle of a window is the middle of its hop.
-            padded = F.pad(wave.float(), ((_WINDOW - _HOP) // 2, (_WINDOW - _HOP) // 2))
-            spectrum = torch.stft(padded, _WINDOW, _HOP, _WINDOW, self.window, center=False, return_complex=True)
-            power = (spectrum.real.square() + spectrum.imag.square() + 1e-9).sqrt()
-            x = (self.mel @ power + _FLOOR).log()
-        x = F.gelu(self.first(x))
+        x = F.gelu(self.first(self.spectrum(wave)))
         seen = []
         for i, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
             step = F.gelu(norm(layer(x)))

@@ -18,6 +18,8 @@ _HIGHEST = 11_800.0
 # Magnitudes below this share of the window's length count as silence. Without a floor the logarithm of a pause pulls
 # harder than speech does: gradients grew a thousandfold, and words suffered for the sake of how quiet a pause is.
 _FLOOR = 4e-5
+_WINDOW, HOP, BANDS = 1024, SAMPLE_RATE // 100, 80
+_QUIET = 1e-2
 
 
 def mel_filters(window: int, bands: int) -> Tensor:
@@ -28,6 +30,26 @@ def mel_filters(window: int, bands: int) -> Tensor:
     rise = (bins - corners[:-2, None]) / (corners[1:-1] - corners[:-2])[:, None]
     fall = (corners[2:, None] - bins) / (corners[2:] - corners[1:-1])[:, None]
     return torch.minimum(rise, fall).clamp(min=0).float()
+
+
+class LogMel(nn.Module):
+    """Log mel bands of every 10 ms, the middle of a window being the middle of its hop."""
+
+    window: Tensor
+    mel: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("window", torch.hann_window(_WINDOW), persistent=False)
+        self.register_buffer("mel", mel_filters(_WINDOW, BANDS), persistent=False)
+
+    def forward(self, wave: Tensor) -> Tensor:
+        """A waveform of whole hops [rows, samples] -> [rows, BANDS, samples / HOP], float32."""
+        with torch.autocast(wave.device.type, enabled=False):
+            padded = F.pad(wave.float(), ((_WINDOW - HOP) // 2, (_WINDOW - HOP) // 2))
+            spectrum = torch.stft(padded, _WINDOW, HOP, _WINDOW, self.window, center=False, return_complex=True)
+            power = (spectrum.real.square() + spectrum.imag.square() + 1e-9).sqrt()
+            return (self.mel @ power + _QUIET).log()
 
 
 class SpectralLoss(nn.Module):

@@ -1,7 +1,8 @@
 """Stage `polish`: the decoder alone learns on against discriminators, from the codes as they are.
 
-`python -m training.polish --work W --seconds 900`. Reads W/codec.pt, W/codes.safetensors and the speech; writes
-W/polished.pt, a running average. Encoder, codebooks and codes stay as they are, so it may run beside `talker`.
+`python -m training.polish --work W --seconds 780`. Reads W/codec.pt, W/codec-state.pt (its listener, which learns no
+more), W/codes.safetensors and the speech; writes W/polished.pt, a running average. Encoder, codebooks and codes stay
+as they are, so it may run beside `talker`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import copy
 import math
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -17,24 +19,35 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from rhapsode.qwen3.torch.codec import CodecDecoder
-from training.audio import held_file, join_speech, offsets, pieces, read_speech
-from training.codec import SEGMENT
+from training.audio import held_file, join_speech, label_count, offsets, pieces, read_speech
+from training.codec import SEGMENT, STATE
 from training.codes import held_codes_file, mean_distance
 from training.common import Averages, Captured, Rate, Work, autocast, load, paced, prepare_torch, save, stage_parser
 from training.layout import FRAME, SPEAKERS, TEACHERS, read_configs
+from training.listener import Listener, hearing_loss
 from training.losses import Discriminators, SpectralLoss, discriminator_loss, generator_losses
 
-_SPECTRAL, _FEATURES = 8.0, 4.0
+_SPECTRAL, _FEATURES, _HEARING = 8.0, 4.0, 2.0
 _SKIPPED = 4  # frames at the beginning of a segment whose past is missing: not judged
 _GROWING_STEPS = 500  # in which the discriminators gain their weight
 _SAVE_S = 60.0
 
 
-class Polish:
-    """One step of the decoder and its judges. samples: int16 [frames, FRAME]; codes: int16 [frames, books] of them."""
+@dataclass
+class Matched:
+    """Frames end to end."""
 
-    def __init__(self, decoder: CodecDecoder, samples: Tensor, codes: Tensor, device: str, rows: int) -> None:
-        self.decoder, self.samples, self.codes, self.device, self.rows = decoder, samples, codes, device, rows
+    samples: Tensor  # int16 [frames, FRAME]
+    codes: Tensor  # int16 [frames, books]
+    labels: Tensor  # uint8 [frames, SLOTS]
+
+
+class Polish:
+    """One step of the decoder and its judges."""
+
+    def __init__(self, decoder: CodecDecoder, listener: Listener, data: Matched, device: str, rows: int) -> None:
+        self.decoder, self.data, self.device, self.rows = decoder, data, device, rows
+        self.listener = listener.requires_grad_(False)
         self.judges = Discriminators().to(device)
         self.judges.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         decoder.quantiser.tables.requires_grad_(False)  # the codes are those that it was settled with
@@ -45,15 +58,16 @@ class Polish:
         self.judging = self.rate.adamw(self.judges.parameters(), (0.8, 0.99), 0.0)
         self.loss = SpectralLoss().to(device)
         self.weight = torch.zeros((), device=device)
-        self.averages = Averages(("spectral", "judges", "adversarial", "features", "norm"), device)
+        self.averages = Averages(("spectral", "judges", "adversarial", "features", "hearing", "norm"), device)
         self.decode = decoder.sound
 
     def step(self) -> None:
         """The judges learn, then the decoder, both on the same segments. No host work: it is captured."""
-        start = torch.randint(len(self.codes) - SEGMENT, (self.rows, 1), device=self.device)
+        data = self.data
+        start = torch.randint(len(data.codes) - SEGMENT, (self.rows, 1), device=self.device)
         frames = start + torch.arange(SEGMENT, device=self.device)
-        wave = self.samples[frames].float().flatten(1) / 32768
-        vectors = self.decoder.quantiser(self.codes[frames].long())
+        wave = data.samples[frames].float().flatten(1) / 32768
+        vectors = self.decoder.quantiser(data.codes[frames].long())
         with autocast(self.device):
             made = self.decode(vectors)
         made = made.float()
@@ -69,17 +83,20 @@ class Polish:
         with autocast(self.device):
             with torch.no_grad():
                 truth = self.judges(real)
+                seen = self.listener(real)[1]
             adversarial, features = generator_losses(truth, self.judges(heard))
+            hearing = hearing_loss(self.listener, heard, data.labels[frames[:, _SKIPPED:]].long(), seen)
         spectral = self.loss(heard, real)
         self.optimiser.zero_grad(set_to_none=True)
-        (_SPECTRAL * spectral + self.weight * (adversarial + _FEATURES * features)).backward()
+        judgement = adversarial + _FEATURES * features
+        (_SPECTRAL * spectral + _HEARING * hearing + self.weight * judgement).backward()
         norm = torch.nn.utils.clip_grad_norm_(self.learned, 5.0)
         self.optimiser.step()
         self.judges.requires_grad_(True)
         with torch.no_grad():
             for slow, fast in zip(self.average.parameters(), self.decoder.parameters(), strict=True):
                 slow.lerp_(fast, 0.002)
-        self.averages.add(spectral, judged, adversarial, features, norm)
+        self.averages.add(spectral, judged, adversarial, features, hearing, norm)
 
 
 def train(polish: Polish, work: Work, seconds: float, most_rate: float) -> None:
@@ -98,7 +115,7 @@ def train(polish: Polish, work: Work, seconds: float, most_rate: float) -> None:
 
 def main() -> None:
     parser = stage_parser(__doc__.split("\n")[0])
-    parser.add_argument("--seconds", type=float, default=900.0)
+    parser.add_argument("--seconds", type=float, default=780.0)
     parser.add_argument("--rows", type=int, default=32)
     parser.add_argument("--rate", type=float, default=4e-4)
     parser.add_argument("--hours", type=float, default=20.0, help="of each speaker at most")
@@ -111,9 +128,11 @@ def main() -> None:
     decoder = CodecDecoder(config.decoder)
     decoder.load_state_dict({k: v.float() for k, v in load(options.work / "codec.pt")["decoder"].items()})
     decoder.to(device).train()
-    samples, codes = matching_speech(work, device, options.hours)
-    work.say(f"{len(codes)} frames")
-    polish = Polish(decoder, samples, codes, device, options.rows)
+    listener = Listener(label_count(options.work))
+    listener.load_state_dict(load(options.work / STATE)["listener"])
+    data = matching_speech(work, device, options.hours)
+    work.say(f"{len(data.codes)} frames")
+    polish = Polish(decoder, listener.to(device), data, device, options.rows)
     if options.compile:
         polish.decode = torch.compile(decoder.sound, dynamic=False)
     train(polish, work, options.seconds, options.rate)
@@ -128,11 +147,11 @@ def keep(polish: Polish, file: Path) -> None:
     save({name: value.half().cpu() for name, value in polish.average.state_dict().items()}, file)
 
 
-def matching_speech(work: Work, device: str, hours: float) -> tuple[Tensor, Tensor]:
-    """Samples [frames, FRAME] and codes [frames, books] of the same frames, int16, up to `hours` of each speaker."""
+def matching_speech(work: Work, device: str, hours: float) -> Matched:
+    """Samples, codes and labels of the same frames, up to `hours` of each speaker."""
     stored = load_file(work.folder / "codes.safetensors")
     begins = offsets(stored["frames"])
-    samples, codes = [], []
+    samples, codes, labels = [], [], []
     for number, name in enumerate(SPEAKERS):
         start = int(begins[(stored["speaker"] == number).nonzero()[0]])
         spoken = 0.0
@@ -140,11 +159,12 @@ def matching_speech(work: Work, device: str, hours: float) -> tuple[Tensor, Tens
             piece = read_speech(file)
             samples.append(piece.samples.to(device))
             codes.append(stored["codes"][start : start + len(piece.samples)].to(device))
+            labels.append(piece.labels.to(device))
             start += len(piece.samples)
             spoken += piece.hours
             if spoken >= hours:
                 break
-    return torch.cat(samples), torch.cat(codes)
+    return Matched(torch.cat(samples), torch.cat(codes), torch.cat(labels))
 
 
 def held_distance(polish: Polish, work: Work, name: str, device: str) -> float:

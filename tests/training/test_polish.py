@@ -10,9 +10,11 @@ import torch
 from rhapsode.qwen3.torch.codec import CodecDecoder
 from tests.training.stand_in import write_texts
 from training import polish
+from training.audio import SLOTS
 from training.codec import Codec
 from training.layout import BOOKS, DEEP_CODES, FRAME, read_configs
-from training.polish import Polish
+from training.listener import Listener
+from training.polish import Matched, Polish
 
 
 @pytest.fixture
@@ -26,7 +28,8 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Polish:
     decoder.load_state_dict(codec.decoder.state_dict())
     samples = torch.randint(-3000, 3000, (8, FRAME), dtype=torch.int16)
     codes = torch.randint(0, DEEP_CODES, (8, BOOKS), dtype=torch.int16)
-    return Polish(decoder.train(), samples, codes, "cpu", 1)
+    labels = torch.randint(0, 5, (8, SLOTS), dtype=torch.uint8)
+    return Polish(decoder.train(), Listener(5), Matched(samples, codes, labels), "cpu", 1)
 
 
 def weights(module: torch.nn.Module) -> dict[str, torch.Tensor]:
