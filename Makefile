@@ -7,10 +7,8 @@ ORACLE := qwen-tts==0.1.1
 .PHONY: demo test check clean
 
 demo: .venv/product
-	$(BIN)/python tests/tiny_checkpoint.py out/noise-checkpoint
 	$(BIN)/rhapsode narrate examples/the-lamp-at-low-water.md -o out/the-lamp-at-low-water.m4b \
-	    --checkpoint out/noise-checkpoint --overwrite
-	@echo "This is noise, not speech: the checkpoint is random. With real weights, the same command reads the book."
+	    --dialogue-voice corinna --overwrite
 
 test: .venv/tests
 	$(BIN)/ruff check .

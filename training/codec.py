@@ -70,7 +70,7 @@ class Codec(nn.Module):
     @torch.no_grad()
     def publish(self) -> None:
         """The learned tables into encoder and decoder, where the product looks for them."""
-        self.encoder.quantiser.tables.copy_(self.books.tables(self.encoder.quantiser.tables.shape[0]))
+        self.encoder.quantiser.tables.copy_(self.books.tables(*self.encoder.quantiser.tables.shape[:2]))
         self.decoder.quantiser.tables.copy_(self.books.tables(BOOKS))
 
 

@@ -1,6 +1,7 @@
 """Stage `export`: trained weights to a checkpoint in the official layout.
 
-`python -m training.export --work W --out FOLDER [--decoder polished]`. Reads W/checkpoint and the .pt files in W.
+`python -m training.export --work W --out FOLDER [--decoder polished]`. Reads W/checkpoint and the .pt files in W; the
+encoder is that of W/encoder.pt where `narrow` has made one.
 The talker is written in bfloat16 as the released ones are; the codec in float16, whose finer steps its sines need.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -22,7 +24,7 @@ from rhapsode.qwen3.torch.export import codec_tensors, model_tensors
 from rhapsode.qwen3.torch.predictor import Predictor
 from rhapsode.qwen3.torch.talker import Talker
 from training.common import load
-from training.layout import NAME, read_configs
+from training.layout import NAME, read_configs, write_encoder_width
 
 MOST_BYTES = 30_000_000  # of all files together
 
@@ -35,12 +37,17 @@ def export(work: Path, out: Path, decoder_from: str) -> int:
     talker.load_state_dict(load(work / "talker.pt"))
     predictor.load_state_dict(load(work / "predictor.pt"))
     codec = load(work / "codec.pt")
+    narrowed = work / "encoder.pt"
+    hears = load(narrowed) if narrowed.exists() else codec["encoder"]
+    units = hears["blocks.0.up.weight"].shape[0]
+    codec_config = replace(codec_config, encoder=replace(codec_config.encoder, intermediate=units))
     encoder = CodecEncoder(codec_config.encoder, codec_config.codebooks_kept)
     decoder = CodecDecoder(codec_config.decoder)
-    encoder.load_state_dict(codec["encoder"])
+    encoder.load_state_dict(hears)
     decoder.load_state_dict(codec["decoder"] if decoder_from == "codec" else load(work / f"{decoder_from}.pt"))
 
     shutil.copytree(work / "checkpoint", out, dirs_exist_ok=True)
+    write_encoder_width(out, units)
     _write(model_tensors(model_config, talker, predictor), torch.bfloat16, out / "model.safetensors")
     _write(codec_tensors(codec_config, decoder, encoder), torch.float16, out / "speech_tokenizer" / "model.safetensors")
     # What the product asks of whoever reads with it: this voice knows words only, not figures.

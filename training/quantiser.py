@@ -117,9 +117,9 @@ class Codebooks(nn.Module):
         return torch.cat((self.first(first)[0].unsqueeze(1), self.rest(rest)[0]), 1)
 
     @torch.no_grad()
-    def tables(self, books: int) -> Tensor:
-        """[books, CODES, width]; rows that there are not lie where no vector finds them."""
-        out = torch.full((books, CODES, self.width), FAR, device=self.decay.device)
+    def tables(self, books: int, rows: int = CODES) -> Tensor:
+        """[books, rows, width]; rows that there are not lie where no vector finds them."""
+        out = torch.full((books, rows, self.width), FAR, device=self.decay.device)
         for i, module in enumerate(self.books[:books]):
             assert isinstance(module, Codebook)
             out[i, : module.counts.shape[0]] = module.table

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,14 +22,15 @@ from rhapsode.engine import judge
 from rhapsode.narrator import Options
 from rhapsode.qwen3 import narrator
 from rhapsode.qwen3.checkpoint import open_checkpoint
+from rhapsode.qwen3.torch.encoder import CodecEncoder
 from rhapsode.qwen3.torch.load import load_codec_encoder, load_model
 from rhapsode.types import Line
 from tests.training.stand_in import HELD_OUT, LABELS, SENTENCES, Clock, speak, write_texts
-from training import codec, codes, common, export, polish, talker, teach
+from training import codec, codes, common, export, narrow, polish, talker, teach
 from training.audio import EXTRA, held_file, join_speech, pieces, read_speech, write_speech
 from training.codec import Codec, CodecTraining
 from training.common import Work, load
-from training.layout import BOOKS, FRAME, SPEAKERS, read_configs
+from training.layout import BOOKS, FRAME, NARROW, SPEAKERS, read_configs
 from training.rows import RowMaker
 from training.talker import Networks, Sizes, TalkerTraining
 from training.talker_data import Texts, pools_by_length, read_utterances
@@ -241,7 +243,59 @@ def test_the_true_sizes_fit_into_the_package(tmp_path: Path) -> None:
         common.save(getattr(networks, part).state_dict(), tmp_path / f"{part}.pt")
     halves = {"encoder": whole.encoder.state_dict(), "decoder": whole.decoder.state_dict()}
     common.save(halves, tmp_path / "codec.pt")
-    assert 20_000_000 < export.export(tmp_path, tmp_path / "out", "codec") <= export.MOST_BYTES
+    slim = CodecEncoder(replace(sound.encoder, intermediate=NARROW), sound.codebooks_kept)
+    common.save(slim.state_dict(), tmp_path / "encoder.pt")
+    size = export.export(tmp_path, tmp_path / "out", "codec")
+    assert 20_000_000 < size <= export.MOST_BYTES - 60_000  # the true vocabulary is larger than this one
+    assert sound.encoder.codebook_size & (sound.encoder.codebook_size - 1) == 0, "the official encoder wants that"
+
+
+def test_narrowing_drops_what_does_nothing(taught: Stages) -> None:
+    _, sound = read_configs(taught.folder / "checkpoint")
+    torch.manual_seed(0)
+    wide = Codec(sound, LABELS, "cpu").encoder.eval()
+    units = sound.encoder.intermediate
+    with torch.no_grad():
+        for block in wide.blocks:
+            block.down.weight[:, ::2] = 0  # type: ignore[union-attr, index, operator]
+    waves = narrow.some_speech(taught.folder, 0.1)
+    before = [wide.hidden(wave) for wave in waves]
+    slim, lost = narrow.narrow(wide, waves, units // 2)
+    assert max(lost) < 1e-3 and slim.config.intermediate == units // 2
+    with torch.no_grad():
+        for wave, wanted in zip(waves, before, strict=True):
+            torch.testing.assert_close(slim.hidden(wave), wanted, atol=1e-4, rtol=1e-3)
+
+
+def test_what_is_left_makes_up_for_what_went(taught: Stages) -> None:
+    """Units twice over, the second ones quieter: they go, and the first ones speak for both."""
+    _, sound = read_configs(taught.folder / "checkpoint")
+    torch.manual_seed(0)
+    wide = Codec(sound, LABELS, "cpu").encoder.eval()
+    half = sound.encoder.intermediate // 2
+    with torch.no_grad():
+        for block in wide.blocks:
+            block.up.weight[half:] = block.up.weight[:half]  # type: ignore[union-attr, index, operator]
+            block.down.weight[:, half:] *= 0.1  # type: ignore[union-attr, index, operator]
+    waves = narrow.some_speech(taught.folder, 0.1)
+    before = wide.hidden(waves[0]).detach()
+    slim, lost = narrow.narrow(wide, waves, half)
+    assert max(lost) < 1e-3
+    with torch.no_grad():
+        torch.testing.assert_close(slim.hidden(waves[0]), before, atol=1e-4, rtol=1e-3)
+
+
+def test_a_narrow_encoder_is_what_export_writes(trained: Stages, tmp_path: Path) -> None:
+    for file in trained.folder.iterdir():
+        if file.name in ("checkpoint", "speech", "data") or file.suffix == ".pt":
+            (tmp_path / file.name).symlink_to(file)
+    work = Stages(tmp_path)
+    work.run(narrow, "--units", "16", "--minutes", "0.1")
+    assert "64 units to 16" in work.log("narrow") and (tmp_path / "narrow.ok").exists()
+    work.run(export, "--out", str(tmp_path / "out"))
+    checkpoint = open_checkpoint(tmp_path / "out", "narrow")
+    assert checkpoint.codec.encoder.intermediate == 16
+    assert load_codec_encoder(checkpoint, "cpu").blocks[0].up.weight.shape[0] == 16  # type: ignore[union-attr]
 
 
 # ------------------------------------------------------------------ they learn
