@@ -44,6 +44,13 @@ def checkpoint() -> Checkpoint:
     return open_checkpoint(EMBEDDED)
 
 
+def test_it_is_small_and_says_what_it_is(checkpoint: Checkpoint) -> None:
+    files = [file for file in checkpoint.folder.rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) <= 30_000_000
+    card = (checkpoint.folder / "README.md").read_text(encoding="utf-8")
+    assert all(f"`{speaker}`" in card for speaker in checkpoint.model.talker.speakers)
+
+
 def narrate(folder: Path, name: str, **options: object) -> Path:
     source = folder / "paragraph.txt"
     source.write_text(PARAGRAPH + "\n", encoding="utf-8")
