@@ -114,9 +114,7 @@ def test_the_official_package_says_the_same(streaming: bool, checkpoint: Checkpo
     tokenizer = TextTokenizer(checkpoint.folder, checkpoint.model.first_control_token)
     model = load_model(checkpoint, "cpu", "float32")
     theirs = oracle.load(checkpoint.folder)
-    make = PromptMaker(
-        checkpoint.model, tokenizer, choose(checkpoint.model, voice, "english"), streaming=streaming
-    )
+    make = PromptMaker(checkpoint.model, tokenizer, choose(checkpoint.model, voice, "english"), streaming=streaming)
     with torch.inference_mode():
         ours = greedy(model, [make(text) for text in texts], slots=2)
         official = oracle.generate(
