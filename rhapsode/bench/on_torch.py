@@ -19,9 +19,10 @@ from rhapsode.qwen3.config import CodecConfig, ModelConfig
 from rhapsode.qwen3.remembered import Chosen, Measured
 from rhapsode.qwen3.torch import load, remembered
 from rhapsode.qwen3.torch.formats import FORMATS as _FORMATS
-from rhapsode.qwen3.torch.formats import Int8Linear
+from rhapsode.qwen3.torch.formats import Int8Linear, has_int8
 from rhapsode.qwen3.torch.load import Model
 from rhapsode.qwen3.torch.slots import slots_before_loading
+from rhapsode.qwen3.torch.stepper import WIDE
 from rhapsode.qwen3.torch.threads import use_threads
 
 FORMATS: Mapping[str, Any] = _FORMATS
@@ -33,6 +34,9 @@ def default_slots(device: str, model: ModelConfig, codec: CodecConfig, format: s
 
 
 def pick(formats: Sequence[str], device: str, model: ModelConfig, slots: int) -> list[Chosen]:
+    """`auto` by itself compares what is narrower than float32, where the processor waits for weights or products."""
+    if tuple(formats) == ("auto",) and device == "cpu" and model.talker.trunk.hidden >= WIDE:
+        return [Chosen(name) for name in FORMATS if name == "bfloat16" or (name == "int8" and has_int8())]
     return [remembered.pick_format(format, device, model, slots) for format in formats]
 
 

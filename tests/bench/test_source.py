@@ -9,12 +9,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from rhapsode.bench import run
+from rhapsode.bench import on_torch, run
 from rhapsode.bench import source as source_module
 from rhapsode.bench.source import find_source
 from rhapsode.cli import main
 from rhapsode.errors import UserError
 from rhapsode.qwen3.checkpoint import open_checkpoint
+from rhapsode.qwen3.torch.formats import has_int8
 from tests import tiny_checkpoint
 from tests.bench.conftest import BOOK
 
@@ -60,3 +61,11 @@ def test_demo_from_its_words_to_its_last_line(
     assert main(["bench", *words]) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["source"] == "demo, random weights" and found["whole"]["lines"] == 2
+
+
+@pytest.mark.parametrize(("shapes", "formats"), [("1.7b", {"bfloat16", "int8"}), ("small", {"float32"})])
+def test_auto_compares_what_is_narrower_where_weights_are_heavy(shapes: str, formats: set[str]) -> None:
+    model = find_source(shapes, None).model
+    wanted = formats if has_int8() else formats - {"int8"}
+    assert {one.format for one in on_torch.pick(("auto",), "cpu", model, 64)} == wanted
+    assert [one.format for one in on_torch.pick(("float32",), "cpu", model, 64)] == ["float32"]
