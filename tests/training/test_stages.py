@@ -337,6 +337,7 @@ def test_the_codec_learns_one_example(encoded: Stages) -> None:
     still = {name for name, value in names.items() if value.grad is None or not value.grad.any()}
     assert still == {"encoder.quantiser.tables", "decoder.quantiser.tables"}, "gradients reach all but the tables"
     assert last["spectral"] < 0.6 * first["spectral"] and last["phoneme"] < 0.6 * first["phoneme"], (first, last)
+    assert last["sketch"] < 0.8 * first["sketch"], (first, last)
 
 
 def test_phonemes_do_not_pull_harder_where_tables_do(encoded: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,6 +360,28 @@ def test_phonemes_do_not_pull_harder_where_tables_do(encoded: Stages, monkeypatc
     none, some, twice = pull(0.0), pull(300.0), pull(600.0)
     assert float((some - none).norm()) > 0.3 * float(none.norm()), "the tables do pull"
     torch.testing.assert_close(twice - some, some - none, rtol=1e-3, atol=1e-4 * float(some.abs().max()))
+
+
+def test_the_spectrum_pulls_at_the_encoder_as_hard_as_it_is_told(encoded: Stages) -> None:
+    def pull(share: float) -> Tensor:
+        torch.manual_seed(0)
+        training = codec_training(encoded, 1, SEGMENT + 1)
+        training.sketching.fill_(share)
+        arrived: list[Tensor] = []
+        plain = training.encode
+
+        def watched(wave: Tensor) -> Tensor:
+            made = plain(wave)
+            made.register_hook(arrived.append)
+            return made
+
+        training.encode = watched
+        training.step()
+        return arrived[0]
+
+    none, some, more = pull(0.0), pull(0.5), pull(1.0)
+    assert (some - none).norm() > 0.1 * none.norm()
+    torch.testing.assert_close(more - none, 2 * (some - none), atol=1e-3 * float(none.norm()), rtol=1e-2)
 
 
 def test_vectors_find_their_size(encoded: Stages) -> None:
