@@ -18,6 +18,7 @@ from rhapsode.qwen3.limits import MIN_FRAMES, Limits, code_batch
 from rhapsode.qwen3.prompt import Prompt
 from rhapsode.qwen3.torch.codec import CodecDecoder
 from rhapsode.qwen3.torch.predictor import Predictor
+from rhapsode.qwen3.torch.recorded import Recorder
 from rhapsode.qwen3.torch.sampling import Choice, Draw, penalise, uniforms
 from rhapsode.qwen3.torch.talker import Talker, suppressed
 from rhapsode.qwen3.torch.transformer import KEY_STEP, KV, ROW_STEP, causal_mask, round_up
@@ -27,6 +28,8 @@ from rhapsode.types import Sampling
 # faster with more, and fewer lines of neighbouring lengths are filled up less.
 PREFILL_ROWS = 4096
 PREFILL_ROWS_CPU = 512
+# Positions between two recorded graphs of a step: fewer graphs, each reaching a little too far.
+GRAPH_STEP = 64
 # Below this width the products of a step are so short that a second thread costs more than it brings.
 WIDE = 512
 
@@ -67,6 +70,7 @@ class TorchStepper:
     def draw_with(self, first: Choice, deeper: Choice) -> None:
         """How code 0 and the other codes are chosen, in place of what the sampling says."""
         self._draw, self._draw_deeper = first, deeper
+        self.recorder = Recorder(self.talker.head.weight.device)  # what was recorded chose otherwise
 
     @torch.inference_mode()
     def _allocate(self) -> None:
@@ -212,23 +216,34 @@ class TorchStepper:
             torch.set_num_threads(before)
 
     def _step(self) -> None:
+        """A frame of every lane; attention reaches as far as the longest lane has written."""
+        written = max(self._reach.values(), default=0) + 1
+        step = KEY_STEP if self.recorder.trouble else GRAPH_STEP
+        reach = min(round_up(written, step), self.kv.length)
+        if self.stage is _unwatched:
+            self.recorder(reach, lambda: self._frame(reach))
+        else:  # a stopwatch cannot look into a recorded graph
+            self._frame(reach)
+        self._reach = {slot: reach + 1 for slot, reach in self._reach.items()}
+
+    def _frame(self, reach: int) -> None:
+        """All that a frame does on the device. Nothing of the host goes in but `reach`: see `Recorder`."""
         running = self.ending == int(Ending.RUNNING)
         first = self.talker.code_embedding(self.code)
         uniform = uniforms(self.seeds, self.frame.unsqueeze(1) * len(self.books) + self.books)
         with self.stage("predictor"):
             deeper, total, peak = self.predictor(self.hidden, first, uniform[:, 1:], self._draw_deeper, self.depth_kv)
-        place = torch.where(running, self.frame, self.limits.frames)
+        place = self.frame.masked_fill(~running, self.limits.frames)
         self.done[self.rows, place] = torch.cat((self.code.unsqueeze(1), deeper), 1).int()
         self.seen[self.rows, self.code] |= running
 
         positions = (self.start + self.frame).clamp(max=self.kv.length - 1)
         x = total + self._text_of_frame()
         with self.stage("talker"):
-            hidden = self._talk(x, positions)
-            self.hidden = torch.where(running.unsqueeze(1), hidden, self.hidden)
+            hidden = self._talk(x, positions, reach)
+            self.hidden.copy_(torch.where(running.unsqueeze(1), hidden, self.hidden))
             self.frame += running
             self._choose(running, peak.isfinite())
-        self._reach = {slot: reach + 1 for slot, reach in self._reach.items()}
 
     def _text_of_frame(self) -> Tensor:
         if not self.limits.trailing:
@@ -237,10 +252,8 @@ class TorchStepper:
         given = self.trailing[self.rows, place]
         return torch.where((self.frame < self.trailing_count).unsqueeze(1), given, self.pad_row)
 
-    def _talk(self, x: Tensor, positions: Tensor) -> Tensor:
-        """One row of every lane through the talker; attention reaches as far as the longest lane has written."""
-        written = max(self._reach.values(), default=0) + 1
-        reach = min(round_up(written, KEY_STEP), self.kv.length)
+    def _talk(self, x: Tensor, positions: Tensor, reach: int) -> Tensor:
+        """One row of every lane through the talker, over the first `reach` positions."""
         positions = positions.clamp(max=reach - 1)
         mask = causal_mask(positions.unsqueeze(1), reach, x.dtype)
         append = self.kv.append(self.rows, positions, reach)
@@ -257,11 +270,12 @@ class TorchStepper:
         counters = (self.frame * len(self.books)).unsqueeze(1)
         code = self._draw(logits, uniforms(self.seeds, counters).squeeze(1))
         at_cap = Ending.SPOKEN if self.scripted else Ending.CAPPED
-        ending = torch.where(self.frame >= self.cap, int(at_cap), int(Ending.RUNNING))
-        ending = torch.where(code == self.talker.config.eos, int(Ending.SPOKEN), ending)
-        ending = torch.where(finite, ending, int(Ending.NOT_FINITE))
-        self.ending = torch.where(lanes, ending, self.ending)
-        self.code = torch.where(lanes & (ending == int(Ending.RUNNING)), code, self.code)
+        # `masked_fill` and not `where`: numbers of the host cannot be part of a recorded graph there.
+        ending = torch.full_like(self.ending, int(Ending.RUNNING)).masked_fill(self.frame >= self.cap, int(at_cap))
+        ending = ending.masked_fill(code == self.talker.config.eos, int(Ending.SPOKEN))
+        ending = ending.masked_fill(~finite, int(Ending.NOT_FINITE))
+        self.ending.copy_(torch.where(lanes, ending, self.ending))
+        self.code.copy_(torch.where(lanes & (ending == int(Ending.RUNNING)), code, self.code))
 
     def allowed(self, logits: Tensor) -> Tensor:
         """Raw logits of codebook 0 of all lanes, float32 [rows, vocab], after penalty and suppression."""
