@@ -177,7 +177,8 @@ def attend_rows_plain(
     places = positions.long().unsqueeze(1) + torch.arange(new, device=qkv.device)
     cos, sin = (one[places].unsqueeze(1) for one in turn)
     query = rotate(normalise(query, norms[0], heads.eps), cos, sin)
-    keys[lanes.unsqueeze(1), :, places] = rotate(normalise(key, norms[1], heads.eps), cos, sin).transpose(1, 2)
+    key = rotate(normalise(key, norms[1], heads.eps), cos, sin)
+    keys[lanes.unsqueeze(1), :, places] = key.transpose(1, 2).to(keys.dtype)
     values[lanes.unsqueeze(1), :, places] = value.transpose(1, 2).to(values.dtype)
     seen = torch.arange(length, device=qkv.device) <= places.unsqueeze(-1)  # [rows, new, length]
     mask = torch.zeros(seen.shape, dtype=qkv.dtype, device=qkv.device).masked_fill(~seen, float("-inf"))
