@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rhapsode.qwen3.torch.kernels.attention import Heads, attend_rows
+from rhapsode.qwen3.torch.kernels.attention import LEAST, Heads, attend_rows
 from rhapsode.qwen3.torch.kernels.choose import can_choose, choose
 from rhapsode.qwen3.torch.kernels.embed import embed
 from rhapsode.qwen3.torch.kernels.gate import swiglu
@@ -23,14 +23,12 @@ from rhapsode.qwen3.torch.predictor import Predictor
 from rhapsode.qwen3.torch.sampling import Choice, Draw
 from rhapsode.qwen3.torch.transformer import KV, Block, RMSNorm, Trunk, causal_mask
 
-LEAST_HEAD = 16  # dimensions of a head that the kernels are built for, and powers of two
-
 
 def can_fuse(trunk: Trunk) -> bool:
     """Whether a trunk is made of what the kernels know: queries and keys that are normed, no scales of layers."""
     shape = trunk.shape
     width = shape.head_dim
-    return shape.qk_norm and not shape.layer_scale and width >= LEAST_HEAD and width & (width - 1) == 0
+    return shape.qk_norm and not shape.layer_scale and width >= LEAST and width & (width - 1) == 0
 
 
 class FusedTrunk:
@@ -72,7 +70,7 @@ class FusedTrunk:
             query = query.view(lines, self.heads.kv_heads, group * width, self.heads.head_dim)
             seen_keys, seen_values = (one[slots, :, : start + width] for one in (keys, values))
             mixed = F.scaled_dot_product_attention(query, seen_keys, seen_values, attn_mask=mask)
-            return mixed.view(lines, self.heads.heads, width, -1).transpose(1, 2).reshape(lines * width, -1)
+            return mixed.reshape(lines, self.heads.heads, width, -1).transpose(1, 2).reshape(lines * width, -1)
 
         return self._through(x, attend).view(lines, width, -1)
 

@@ -15,7 +15,9 @@ from torch import Tensor
 from rhapsode.qwen3.torch.kernels import has_triton, require, runs_on
 from rhapsode.qwen3.torch.transformer import attend, normalise, rotate
 
-BLOCK = 32  # positions that are looked at at once
+LEAST = 16  # queries and positions that a product of the matrix units has at least
+# Positions that are looked at at once, warps, and stages of loading: where there are few positions in all, and many.
+FEW, MANY = (16, 1, 1), (64, 4, 2)
 
 if has_triton():
     import triton
@@ -54,7 +56,7 @@ if has_triton():
             first = tl.load(at, mask=real, other=0.0).to(tl.float32)
             second = tl.load(at + HALF, mask=real, other=0.0).to(tl.float32)
             q_1, q_2 = _turned(first, second, norm_q, half, c, s, eps, HALF)
-            q_1, q_2 = q_1.to(dtype).to(tl.float32) * scale, q_2.to(dtype).to(tl.float32) * scale
+            q_1, q_2 = q_1.to(dtype), q_2.to(dtype)
             at_key = base + (kv_heads * GROUP + head) * width
             first = tl.load(at_key + half)[None, :].to(tl.float32)
             second = tl.load(at_key + HALF + half)[None, :].to(tl.float32)
@@ -67,28 +69,27 @@ if has_triton():
             tl.store(values + spot + whole[None, :], value)
             # What was just stored is not read back: another warp of this program may have stored it.
             k_1, k_2, value = k_1.to(tl.float32), k_2.to(tl.float32), value.to(tl.float32)
-            top = tl.sum(q_1 * k_1 + q_2 * k_2, 1)
+            top = tl.sum(q_1.to(tl.float32) * k_1 + q_2.to(tl.float32) * k_2, 1) * scale
             weight = tl.zeros((GROUP_UP,), tl.float32) + 1.0
             mixed = tl.zeros((GROUP_UP, width), tl.float32) + value
             if new == 1:
-                beside = tl.sum(q_1 * before_1 + q_2 * before_2, 1)
+                beside = tl.sum(q_1.to(tl.float32) * before_1 + q_2.to(tl.float32) * before_2, 1) * scale
                 both = tl.maximum(top, beside)
                 own, other = tl.exp(top - both), tl.exp(beside - both)
                 mixed = mixed * own[:, None] + before_value * other[:, None]
                 weight, top = own + other, both
+            query = tl.reshape(tl.permute(tl.join(q_1, q_2), (0, 2, 1)), (GROUP_UP, width))
             for begin in range(0, start, BLOCK):
                 look = begin + tl.arange(0, BLOCK)
                 written = look < start
-                at_look = here + look[:, None] * width
-                k = keys + at_look + half[None, :]
-                old_1 = tl.load(k, mask=written[:, None], other=0.0).to(tl.float32)
-                old_2 = tl.load(k + HALF, mask=written[:, None], other=0.0).to(tl.float32)
-                score = tl.sum(q_1[:, None, :] * old_1[None, :, :] + q_2[:, None, :] * old_2[None, :, :], 2)
+                at_look = here + look * width
+                k = tl.load(keys + at_look[None, :] + whole[:, None], mask=written[None, :], other=0.0)
+                v = tl.load(values + at_look[:, None] + whole[None, :], mask=written[:, None], other=0.0)
+                score = tl.dot(query, k, input_precision="ieee") * scale
                 score = tl.where(written[None, :], score, float("-inf"))
                 high = tl.maximum(top, tl.max(score, 1))
                 old, add = tl.exp(top - high), tl.exp(score - high[:, None])
-                v = tl.load(values + at_look + whole[None, :], mask=written[:, None], other=0.0).to(tl.float32)
-                mixed = mixed * old[:, None] + tl.sum(add[:, :, None] * v[None, :, :], 1)
+                mixed = mixed * old[:, None] + tl.dot(add.to(dtype), v, input_precision="ieee")
                 weight, top = weight * old + tl.sum(add, 1), high
             before_1, before_2, before_value = k_1, k_2, value
             at = out + (row * NEW + new).to(tl.int64) * (kv_heads * GROUP * width)
@@ -142,19 +143,21 @@ def attend_rows(
     require("norm of queries", norms[0], (heads.head_dim,))
     require("norm of keys", norms[1], (heads.head_dim,))
     require("lanes", lanes, (rows,))
-    if half & (half - 1) or half < 8:
-        raise ValueError(f"heads of {heads.head_dim} are not built; powers of two from 16 on are")
+    if half & (half - 1) or 2 * half < LEAST:
+        raise ValueError(f"heads of {heads.head_dim} are not built; powers of two from {LEAST} on are")
     if not runs_on(qkv.device):
         return attend_rows_plain(qkv, norms, turn, positions, lanes, keys, values, heads, new)
     if not (qkv.is_contiguous() and keys[0].is_contiguous() and keys.stride() == values.stride()):
         raise ValueError("products, keys and values must lie one after the other")
     out = qkv.new_empty(rows * new, heads.heads * heads.head_dim)
     group = heads.heads // heads.kv_heads
+    block, warps, stages = FEW if length <= 2 * LEAST else MANY
     if rows:
         _attend[(rows, heads.kv_heads)](
             qkv, *norms, *turn, positions, lanes, keys, values, out,
             keys.stride(0), keys.stride(1), heads.kv_heads, heads.eps, heads.head_dim**-0.5,
-            GROUP=group, GROUP_UP=triton.next_power_of_2(group), HALF=half, NEW=new, BLOCK=BLOCK,
+            GROUP=group, GROUP_UP=max(LEAST, triton.next_power_of_2(group)), HALF=half, NEW=new, BLOCK=block,
+            num_warps=warps, num_stages=stages,
         )  # fmt: skip
     return out
 
