@@ -12,6 +12,7 @@ from rhapsode.qwen3.torch.kernels import has_triton, require, runs_on
 from rhapsode.qwen3.torch.sampling import Draw
 
 MOST = 256  # candidates; a draw among more is made by the twin
+WARPS = 4
 
 if has_triton():
     import triton
@@ -82,7 +83,7 @@ def choose(logits: Tensor, uniform: Tensor, draw: Draw, codes: Tensor, trouble: 
     if rows:
         _choose[(rows,)](
             logits, uniform, codes, trouble, uniform.stride(0), codes.stride(0), vocab, draw.temperature, draw.top_p,
-            count, GREEDY=draw.greedy, CUT=draw.top_p < 1.0, VOCAB=up, MOST=most,
+            count, GREEDY=draw.greedy, CUT=draw.top_p < 1.0, VOCAB=up, MOST=most, num_warps=WARPS,
         )  # fmt: skip
 
 
