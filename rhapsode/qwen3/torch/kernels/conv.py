@@ -85,14 +85,14 @@ def _weights(w, column, tap, chunk, OUT, INTO: tl.constexpr, TAPS: tl.constexpr,
 
 @triton.jit(do_not_specialize=["time", "tiles", "dilation"])
 def _convolve(
-    x, high, high_rest, low, low_rest, scale, bias, turn, height, stream, wide, narrow, time, tiles,
-    dilation, OUT, INTO: tl.constexpr, TAPS: tl.constexpr, SPLIT: tl.constexpr, LOW: tl.constexpr, SINE: tl.constexpr,
-    STREAM: tl.constexpr, WIDE: tl.constexpr, NARROW: tl.constexpr, STEPS: tl.constexpr, COLUMNS: tl.constexpr, REST: tl.constexpr, DEPTH: tl.constexpr,
-    FETCH: tl.constexpr,
+    x, high, high_rest, low, low_rest, scale, bias, turn, height, stream, wide, narrow, time, tiles, dilation, OUT,
+    INTO: tl.constexpr, TAPS: tl.constexpr, SPLIT: tl.constexpr, LOW: tl.constexpr, SINE: tl.constexpr,
+    STREAM: tl.constexpr, WIDE: tl.constexpr, NARROW: tl.constexpr, STEPS: tl.constexpr, COLUMNS: tl.constexpr,
+    REST: tl.constexpr, DEPTH: tl.constexpr, FETCH: tl.constexpr,
 ):  # fmt: skip
     """One tile: `STEPS` steps of a row by `COLUMNS` + `REST` channels, so that 96 and 192 fill it."""
-    parts = tl.cdiv(OUT, COLUMNS + REST)
     CHUNKS: tl.constexpr = INTO // DEPTH
+    parts = tl.cdiv(OUT, COLUMNS + REST)
     part = tl.program_id(0) % parts  # channels first: those of one stretch of time find it in the cache
     tile = tl.program_id(0) // parts % tiles
     row = tl.program_id(0) // parts // tiles
