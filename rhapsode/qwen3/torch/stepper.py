@@ -18,6 +18,7 @@ from torch import Tensor
 from rhapsode.engine.stepper import Ending, Request
 from rhapsode.qwen3.limits import MIN_FRAMES, Limits, code_batch
 from rhapsode.qwen3.prompt import Prompt
+from rhapsode.qwen3.room import in_room
 from rhapsode.qwen3.torch import sampling as plain
 from rhapsode.qwen3.torch.codec import CodecDecoder
 from rhapsode.qwen3.torch.fused import FusedPredictor, FusedTrunk, can_fuse, draw_codes
@@ -26,6 +27,7 @@ from rhapsode.qwen3.torch.kernels.random import uniforms
 from rhapsode.qwen3.torch.predictor import Predictor
 from rhapsode.qwen3.torch.prefill import Prefill
 from rhapsode.qwen3.torch.recorded import Recorder
+from rhapsode.qwen3.torch.results import CodesReader, Mail, Sound, SoundRoom
 from rhapsode.qwen3.torch.sampling import Choice, Draw, penalise
 from rhapsode.qwen3.torch.talker import Talker, suppressed
 from rhapsode.qwen3.torch.transfer import send
@@ -64,14 +66,16 @@ class TorchStepper:
         sample_rate: int,
         scripted: bool = False,
         fused: bool | None = None,
+        codec_stream: bool = False,
     ) -> None:
         """`scripted`: the end of speech is never drawn, and a line ends at its cap as if the model had ended it.
 
-        `fused`: whether the kernels compute the steps; None: where they run.
+        `fused`: whether the kernels compute the steps; None: where they run. `codec_stream`: on CUDA the codec runs on
+        a stream of its own, beside the steps.
         """
         self.talker, self.predictor, self.codec, self.sampling = talker, predictor, codec, sampling
         self.slots, self.limits, self.sample_rate = slots, limits, sample_rate
-        self.scripted = scripted
+        self.scripted, self.codec_stream = scripted, codec_stream
         if fused is None:
             fused = runs_on(talker.head.weight.device) and talker.head.weight.device.type == "cuda"
         self.fused = fused and can_fuse(talker.trunk) and can_fuse(predictor.trunk)
@@ -96,6 +100,7 @@ class TorchStepper:
         if not (isinstance(first, Draw) and isinstance(deeper, Draw)):
             self.recorder.trouble = "how codes are chosen is not known to depend on the device alone"
 
+    @in_room
     @torch.inference_mode()
     def _allocate(self) -> None:
         weight = self.talker.head.weight
@@ -147,10 +152,15 @@ class TorchStepper:
         self._widths = sorted(widths) if self.fused else [rows]
         self._listed = {width: self.rows[:width].clone() for width in self._widths}  # lanes of a step of a width
         self._list: tuple[int, ...] = ()  # what was last sent there
-        self._mail: _Mail | None = None
+        self._mail: Mail | None = None
+        self._ended: dict[int, int] = {}  # slots whose codes were not fetched yet, and their frames
+        self._fetched: dict[int, np.ndarray] = {}
+        self._reader = CodesReader(self.device)
+        self._sounds = SoundRoom(self.device, own_stream=self.codec_stream)
 
     # ------------------------------------------------------------------ admission
 
+    @in_room
     @torch.inference_mode()
     def admit(self, placements: Sequence[tuple[int, Request]]) -> None:
         for _, request in placements:
@@ -211,6 +221,7 @@ class TorchStepper:
 
     # ------------------------------------------------------------------ one frame
 
+    @in_room
     @torch.inference_mode()
     def step(self) -> None:
         with self._few_threads():
@@ -235,6 +246,7 @@ class TorchStepper:
                 self.recorder((stage, lanes.count, lanes.reach), partial(work, lanes))
         self._reach = {slot: reach + 1 for slot, reach in self._reach.items()}
 
+    @in_room
     def prepare(self) -> None:
         """Compile and record steps of every width, where that is done at all, while nobody sits in any lane."""
         if self._reach:
@@ -341,8 +353,9 @@ class TorchStepper:
 
     # ------------------------------------------------------------------ results
 
+    @in_room
     def finished(self) -> list[tuple[int, int, Ending]]:
-        mail: _Mail | None = _Mail(torch.stack((self.ending, self.frame)), tuple(self._admissions))
+        mail: Mail | None = Mail(torch.stack((self.ending, self.frame)), tuple(self._admissions))
         if self.device.type != "cpu":
             # Read what the step before left, while the device works on this one.
             mail, self._mail = self._mail, mail
@@ -356,19 +369,29 @@ class TorchStepper:
         ]
         for slot in ended:
             del self._reach[slot]
+            self._ended[slot] = frames[slot]
+            self._fetched.pop(slot, None)
         return [(slot, frames[slot], Ending(endings[slot])) for slot in ended]
 
+    @in_room
     def codes(self, slot: int, frames: int) -> np.ndarray:
-        return self.done[slot, :frames].cpu().numpy().copy()
+        """All that ended are fetched when the first of them is asked for."""
+        if slot not in self._fetched:
+            if slot not in self._ended:  # asked for though it was not reported: it may be in the making
+                self.synchronise()
+            self._fetched |= self._reader.read(self.done, self._ended | {slot: frames})
+            self._ended.clear()
+        return self._fetched.pop(slot)
 
+    @in_room
     @torch.inference_mode()
-    def vocode(self, codes: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def vocode(self, codes: Sequence[np.ndarray]) -> Sound:
         batch = code_batch(codes, self.codec.config.codebooks, self.codec.config.codebook_size)
+        samples = [len(line) * self.samples_per_frame for line in codes]
         if not batch.size:
-            return [np.zeros(0, np.float32) for _ in codes]
+            return Sound(torch.zeros(len(codes), 0), samples)
         with self.stage("codec"):
-            waves = self.codec(torch.from_numpy(batch).to(self.device)).float().cpu().numpy()
-        return [wave[: len(line) * self.samples_per_frame].copy() for wave, line in zip(waves, codes, strict=True)]
+            return self._sounds.start(self.codec, batch, samples)
 
     def synchronise(self) -> None:
         if self.device.type == "cuda":
@@ -379,21 +402,3 @@ class TorchStepper:
 
 def _unwatched(stage: str) -> AbstractContextManager[None]:
     return nullcontext()
-
-
-class _Mail:
-    """A small tensor on its way to the host, and which lines it speaks of."""
-
-    def __init__(self, report: Tensor, admissions: tuple[int, ...]) -> None:
-        self.admissions = admissions
-        self._report, self._arrived = report, None
-        if report.device.type == "cuda":
-            self._report = torch.empty(report.shape, dtype=report.dtype, pin_memory=True)
-            self._report.copy_(report, non_blocking=True)
-            self._arrived = torch.cuda.Event()
-            self._arrived.record()
-
-    def read(self) -> list[list[int]]:
-        if self._arrived is not None:
-            self._arrived.synchronize()
-        return self._report.tolist()
