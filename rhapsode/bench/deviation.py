@@ -50,7 +50,7 @@ def trace(model: Model, config: ModelConfig, codec: CodecConfig) -> Trace:
     stepper.admit([(slot, reading.request) for slot, reading in enumerate(lines)])
     for _ in range(FRAMES):
         stepper.step()
-    wave = stepper.vocode([script[:, :, 0]])[0]
+    wave = stepper.vocode([script[:, :, 0]]).waves()[0]
     return Trace(talker.logits()[..., : config.talker.codes], predictor.logits(), wave)
 
 

@@ -41,7 +41,7 @@ def run(
     finished = list(decode(readings(script), stepper, again, policy, meter))
     lines = [one.line for one in finished]
     assert sorted(lines) == sorted(script), "every line is handed out exactly once"
-    assert not stepper.seats and not stepper.handed
+    assert not stepper.seats and not stepper.handed and not stepper.begun
     for one in finished:
         if one.attempt <= len(script[one.line]):
             np.testing.assert_array_equal(one.codes, codes_of(one.line, one.attempt, script[one.line][one.attempt - 1]))
@@ -195,6 +195,21 @@ def test_codec_calls_are_sorted_and_bounded() -> None:
         assert len(group) == 1 or len(group) * max(group) <= 100
     assert max(map(len, stepper.groups)) == 4
     assert any(len(group) < 4 and len(group) * max(group) > 50 for group in stepper.groups), "the frames bound it too"
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["prompt", "late"])
+def test_a_group_is_collected_when_the_next_was_begun(late: bool) -> None:
+    """A device that queues has a group to work on while the host hands out the one before."""
+    script = {line: [Attempt(5 + line)] for line in range(12)}
+    stepper = ScriptedStepper(script, slots=3, late=late)
+    collected = []
+    for one in decode(readings(script), stepper, again, Policy(shelf_lines=4, group_lines=2)):
+        collected.append((one.line, len(stepper.groups), len(stepper.begun)))
+    assert len(collected) == 12
+    order = [frames - 5 for group in stepper.groups for frames in group]
+    assert [line for line, _, _ in collected] == order, "in the order in which they were begun"
+    for place, (_, groups, begun) in enumerate(collected):
+        assert (groups, begun) == ((place // 2 + 2, 1) if place < 10 else (6, 0))
 
 
 def test_a_line_longer_than_a_group_goes_alone() -> None:

@@ -18,6 +18,7 @@ from rhapsode.errors import CheckpointError, UserError
 from rhapsode.narrator import Options, Voices
 from rhapsode.qwen3 import narrator as qwen3
 from rhapsode.qwen3.narrator import SILENT_LINE_S, Qwen3Narrator
+from rhapsode.qwen3.torch.results import Sound
 from rhapsode.qwen3.torch.stepper import TorchStepper
 from rhapsode.qwen3.torch.talker import Talker
 from rhapsode.types import Line, Take
@@ -259,8 +260,9 @@ def test_attempts_draw_other_numbers(options: Options) -> None:
 def test_sound_that_is_none_becomes_a_pause(
     options: Options, monkeypatch: pytest.MonkeyPatch, level: float, problem: str
 ) -> None:
-    def vocode(stepper: TorchStepper, codes: list[np.ndarray]) -> list[np.ndarray]:
-        return [np.full(len(line) * stepper.samples_per_frame, level, np.float32) for line in codes]
+    def vocode(stepper: TorchStepper, codes: list[np.ndarray]) -> Sound:
+        samples = [len(line) * stepper.samples_per_frame for line in codes]
+        return Sound(torch.full((len(codes), max(samples)), level), samples)
 
     monkeypatch.setattr(TorchStepper, "vocode", vocode)
     for index, take in narrate(options, "Oh.", "A fish.", tries=2).items():

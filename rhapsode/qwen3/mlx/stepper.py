@@ -192,17 +192,29 @@ class MlxStepper:
     def codes(self, slot: int, frames: int) -> np.ndarray:
         return np.array(self.state["done"][slot, :frames])
 
-    def vocode(self, codes: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def vocode(self, codes: Sequence[np.ndarray]) -> Sound:
         batch = code_batch(codes, self.codec.config.codebooks, self.codec.config.codebook_size)
         if not batch.size:
-            return [np.zeros(0, np.float32) for _ in codes]
+            return Sound([np.zeros(0, np.float32) for _ in codes])
         with self.stage("codec"):
             waves = np.array(self.codec(mx.array(batch.astype(np.int32))))
-        return [wave[: len(line) * self.samples_per_frame].copy() for wave, line in zip(waves, codes, strict=True)]
+        return Sound(
+            [wave[: len(line) * self.samples_per_frame].copy() for wave, line in zip(waves, codes, strict=True)]
+        )
 
     def synchronise(self) -> None:
         mx.eval(self._pending())
         mx.synchronize()
+
+
+class Sound:
+    """Sound that is there: implements `rhapsode.engine.stepper.Pending`."""
+
+    def __init__(self, waves: list[np.ndarray]) -> None:
+        self._waves = waves
+
+    def waves(self) -> list[np.ndarray]:
+        return self._waves
 
 
 def _unwatched(stage: str) -> AbstractContextManager[None]:

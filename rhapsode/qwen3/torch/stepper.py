@@ -19,6 +19,7 @@ from rhapsode.qwen3.prompt import Prompt
 from rhapsode.qwen3.torch.codec import CodecDecoder
 from rhapsode.qwen3.torch.predictor import Predictor
 from rhapsode.qwen3.torch.recorded import Recorder
+from rhapsode.qwen3.torch.results import CodesReader, Mail, Sound, SoundRoom
 from rhapsode.qwen3.torch.sampling import Choice, Draw, penalise, uniforms
 from rhapsode.qwen3.torch.talker import Talker, suppressed
 from rhapsode.qwen3.torch.transformer import KEY_STEP, KV, ROW_STEP, causal_mask, round_up
@@ -48,11 +49,15 @@ class TorchStepper:
         limits: Limits,
         sample_rate: int,
         scripted: bool = False,
+        codec_stream: bool = False,
     ) -> None:
-        """`scripted`: the end of speech is never drawn, and a line ends at its cap as if the model had ended it."""
+        """`scripted`: the end of speech is never drawn, and a line ends at its cap as if the model had ended it.
+
+        `codec_stream`: on CUDA the codec runs on a stream of its own, beside the steps.
+        """
         self.talker, self.predictor, self.codec, self.sampling = talker, predictor, codec, sampling
         self.slots, self.limits, self.sample_rate = slots, limits, sample_rate
-        self.scripted = scripted
+        self.scripted, self.codec_stream = scripted, codec_stream
         # Entered around each of prefill, predictor, talker and codec: whoever measures puts a stopwatch here.
         self.stage: Callable[[str], AbstractContextManager[None]] = _unwatched
         self.samples_per_frame = codec.config.samples_per_frame
@@ -109,7 +114,11 @@ class TorchStepper:
         self._reach: dict[int, int] = {}  # positions written, of slots whose ending was not reported
         self._admissions = [0] * self.slots  # lines that a slot has had
         self._shared: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
-        self._mail: _Mail | None = None
+        self._mail: Mail | None = None
+        self._ended: dict[int, int] = {}  # slots whose codes were not fetched yet, and their frames
+        self._fetched: dict[int, np.ndarray] = {}
+        self._reader = CodesReader(self.device)
+        self._sounds = SoundRoom(self.device, own_stream=self.codec_stream)
 
     # ------------------------------------------------------------------ admission
 
@@ -286,7 +295,7 @@ class TorchStepper:
     # ------------------------------------------------------------------ results
 
     def finished(self) -> list[tuple[int, int, Ending]]:
-        mail: _Mail | None = _Mail(torch.stack((self.ending, self.frame)), tuple(self._admissions))
+        mail: Mail | None = Mail(torch.stack((self.ending, self.frame)), tuple(self._admissions))
         if self.device.type != "cpu":
             # Read what the step before left, while the device works on this one.
             mail, self._mail = self._mail, mail
@@ -300,19 +309,27 @@ class TorchStepper:
         ]
         for slot in ended:
             del self._reach[slot]
+            self._ended[slot] = frames[slot]
+            self._fetched.pop(slot, None)
         return [(slot, frames[slot], Ending(endings[slot])) for slot in ended]
 
     def codes(self, slot: int, frames: int) -> np.ndarray:
-        return self.done[slot, :frames].cpu().numpy().copy()
+        """All that ended are fetched when the first of them is asked for."""
+        if slot not in self._fetched:
+            if slot not in self._ended:  # asked for though it was not reported: it may be in the making
+                self.synchronise()
+            self._fetched |= self._reader.read(self.done, self._ended | {slot: frames})
+            self._ended.clear()
+        return self._fetched.pop(slot)
 
     @torch.inference_mode()
-    def vocode(self, codes: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def vocode(self, codes: Sequence[np.ndarray]) -> Sound:
         batch = code_batch(codes, self.codec.config.codebooks, self.codec.config.codebook_size)
+        samples = [len(line) * self.samples_per_frame for line in codes]
         if not batch.size:
-            return [np.zeros(0, np.float32) for _ in codes]
+            return Sound(torch.zeros(len(codes), 0), samples)
         with self.stage("codec"):
-            waves = self.codec(torch.from_numpy(batch).to(self.device)).float().cpu().numpy()
-        return [wave[: len(line) * self.samples_per_frame].copy() for wave, line in zip(waves, codes, strict=True)]
+            return self._sounds.start(self.codec, batch, samples)
 
     def synchronise(self) -> None:
         if self.device.type == "cuda":
@@ -323,21 +340,3 @@ class TorchStepper:
 
 def _unwatched(stage: str) -> AbstractContextManager[None]:
     return nullcontext()
-
-
-class _Mail:
-    """A small tensor on its way to the host, and which lines it speaks of."""
-
-    def __init__(self, report: Tensor, admissions: tuple[int, ...]) -> None:
-        self.admissions = admissions
-        self._report, self._arrived = report, None
-        if report.device.type == "cuda":
-            self._report = torch.empty(report.shape, dtype=report.dtype, pin_memory=True)
-            self._report.copy_(report, non_blocking=True)
-            self._arrived = torch.cuda.Event()
-            self._arrived.record()
-
-    def read(self) -> list[list[int]]:
-        if self._arrived is not None:
-            self._arrived.synchronize()
-        return self._report.tolist()
