@@ -8,6 +8,7 @@ module is not run again. It ends with whoever started it, however that one ends.
 from __future__ import annotations
 
 import contextlib
+import heapq
 import importlib
 import os
 import pickle
@@ -19,7 +20,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -27,6 +28,8 @@ from rhapsode.errors import UserError
 
 # What a function in a process of its own is given: its argument, what is sent to it, and a way to say something.
 Work = Callable[[Any, Iterator[Any], Callable[[Any], None]], None]
+
+Thing = TypeVar("Thing")
 
 QUEUED = 64  # things said that wait for the pipe, or for whoever listens: a few hundred MB of sound at most
 PIPE_BYTES = 1 << 20  # where the system lets a pipe be as large
@@ -121,6 +124,24 @@ class Crew:
                 self._said.put((number, Gone(_why(code))))
 
 
+def deal(things: Sequence[Thing], shares: int, size: Callable[[Thing], float]) -> list[list[Thing]]:
+    """Shares of about equal size: the largest first, each to the share with the least so far.
+
+    Within a share things stand in the order in which they were given.
+    """
+    heap = [(0.0, share) for share in range(shares)]
+    given: dict[int, int] = {}
+    sizes = [size(thing) for thing in things]
+    for place in sorted(range(len(things)), key=lambda place: -sizes[place]):
+        so_far, share = heap[0]
+        given[place] = share
+        heapq.heapreplace(heap, (so_far + sizes[place], share))
+    dealt: list[list[Thing]] = [[] for _ in range(shares)]
+    for place, thing in enumerate(things):
+        dealt[given[place]].append(thing)
+    return dealt
+
+
 def _start(worker: Worker) -> subprocess.Popen[bytes]:
     path = os.pathsep.join(part for part in sys.path if part)
     # In a session of its own: Ctrl-C in a terminal is for whoever started it, who ends it then.
@@ -148,7 +169,7 @@ def _why(code: int) -> str:
 # ---------------------------------------------------------------------- messages
 
 
-def _write(pipe: BinaryIO | Any, message: Any) -> None:
+def _write(pipe: Any, message: Any) -> None:
     """A pickle, then every contiguous array in it as it lies in memory."""
     arrays: list[pickle.PickleBuffer] = []
     body = pickle.dumps(message, protocol=5, buffer_callback=arrays.append)
@@ -159,7 +180,7 @@ def _write(pipe: BinaryIO | Any, message: Any) -> None:
             part = part[pipe.write(part) :]
 
 
-def _read(pipe: BinaryIO | Any) -> Any:
+def _read(pipe: Any) -> Any:
     """Raises `EOFError` where the other side has ended, in the middle of a message too."""
     length, count = _HEAD.unpack(_exactly(pipe, _HEAD.size))
     sizes = [_SIZE.unpack(_exactly(pipe, _SIZE.size))[0] for _ in range(count)]
@@ -167,8 +188,8 @@ def _read(pipe: BinaryIO | Any) -> Any:
     return pickle.loads(body, buffers=[_exactly(pipe, size) for size in sizes])
 
 
-def _exactly(pipe: BinaryIO | Any, size: int) -> memoryview:
-    found = memoryview(np.empty(size, np.uint8))  # not zeroed first, as a bytearray is
+def _exactly(pipe: Any, size: int) -> memoryview:
+    found = np.empty(size, np.uint8).data  # not zeroed first, as a bytearray is
     left = found
     while left.nbytes:
         count = pipe.readinto(left)
@@ -209,7 +230,7 @@ def _main() -> NoReturn:
 _LAST = object()
 
 
-def _take(pipe: BinaryIO | Any, given: queue.Queue[Any]) -> None:
+def _take(pipe: Any, given: queue.Queue[Any]) -> None:
     """Always listening, so that whoever sends never waits for work that is being done."""
     try:
         while True:
@@ -218,7 +239,7 @@ def _take(pipe: BinaryIO | Any, given: queue.Queue[Any]) -> None:
         os._exit(1)  # nobody is left to work for
 
 
-def _speak(pipe: BinaryIO | Any, said: queue.Queue[Any]) -> None:
+def _speak(pipe: Any, said: queue.Queue[Any]) -> None:
     """Beside the work, which does not wait for the pipe."""
     while (message := said.get()) is not _LAST:
         try:

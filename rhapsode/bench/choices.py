@@ -9,7 +9,7 @@ from argparse import Namespace
 from dataclasses import dataclass
 
 from rhapsode.bench.schedule import SCHEDULES
-from rhapsode.bench.workload import BOOK_LINES
+from rhapsode.bench.workload import MOST_LINES
 from rhapsode.errors import UserError
 
 AUTO = "auto"
@@ -39,8 +39,8 @@ class Options:
         ):
             if value is not None and value < 1:
                 raise UserError(f"{name} must be 1 or more, not {value}.")
-        if self.lines is not None and self.lines > BOOK_LINES:
-            raise UserError(f"--lines must be at most {BOOK_LINES}, as many as the book has, not {self.lines}.")
+        if self.lines is not None and self.lines > MOST_LINES:
+            raise UserError(f"--lines must be at most {MOST_LINES}, as far as the book is drawn, not {self.lines}.")
         if self.schedule not in SCHEDULES:
             raise UserError(f"There is no schedule {self.schedule!r}; there are {', '.join(SCHEDULES)}.")
         if self.against not in (None, "official"):

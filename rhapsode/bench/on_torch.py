@@ -89,6 +89,16 @@ def floor(model: Model, lanes: int, watch: Stopwatch) -> float:
     return ceiling.floor(model, lanes, watch)
 
 
+@contextmanager
+def exact() -> Iterator[None]:
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before
+
+
 class forced:
     """In a draw's place: logits are kept, codes come from a script [draws, lines]."""
 

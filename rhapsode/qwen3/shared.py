@@ -6,7 +6,6 @@ that device, as it is; a line's seed does not depend on who reads it, so neither
 
 from __future__ import annotations
 
-import heapq
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +17,7 @@ from rhapsode.narrator import Options, TextForm
 from rhapsode.qwen3.devices import Device
 from rhapsode.qwen3.narrator import expected_seconds, load_one
 from rhapsode.types import Line, Sampling, Take
-from rhapsode.workers import Crew, Gone, Worker
+from rhapsode.workers import Crew, Gone, Worker, deal
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,24 +156,6 @@ class SharedNarrator:
             raise UserError(f"{said}, and no other is left to read its {lost} lines; what was read is kept.")
         # A warning and no note: notes are for before a reading begins.
         warnings.warn(f"{said}; its {lost} lines are read on the other devices.", stacklevel=3)
-
-
-def deal(lines: Sequence[Line], shares: int, expected: Callable[[Line], float]) -> list[list[Line]]:
-    """Lines in shares of about equal length: the longest first, each to the share with the least so far.
-
-    Within a share the lines stand in the order in which they were given.
-    """
-    heap = [(0.0, share) for share in range(shares)]
-    given: dict[int, int] = {}
-    seconds = [expected(line) for line in lines]
-    for place in sorted(range(len(lines)), key=lambda place: -seconds[place]):
-        so_far, share = heap[0]
-        given[place] = share
-        heapq.heapreplace(heap, (so_far + seconds[place], share))
-    dealt: list[list[Line]] = [[] for _ in range(shares)]
-    for place, line in enumerate(lines):
-        dealt[given[place]].append(line)
-    return dealt
 
 
 def _different(one: Device, other: Device, first: _Ready, second: _Ready) -> str:

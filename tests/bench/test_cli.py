@@ -43,7 +43,7 @@ def test_the_last_line_is_json(
         (["--slots", "0"], "--slots must be 1 or more, not 0."),
         (["--slots", "a,b"], "whole numbers with commas"),
         (["--lines", "0"], "--lines must be 1 or more"),
-        (["--lines", "2001"], "at most 2000"),
+        (["--lines", "20001"], "at most 20000"),
         (["--repeats", "0"], "--repeats must be 1 or more"),
         (["--threads", "0"], "--threads must be 1 or more"),
         (["--format", "int3"], "no format 'int3'; there are float32"),

@@ -20,10 +20,11 @@ from rhapsode.errors import UserError
 from rhapsode.narrator import Options
 from rhapsode.qwen3 import narrator as qwen3
 from rhapsode.qwen3.devices import Device, alone
-from rhapsode.qwen3.shared import SharedNarrator, deal
+from rhapsode.qwen3.shared import SharedNarrator
 from rhapsode.qwen3.torch import several as several_module
 from rhapsode.qwen3.torch.several import several
 from rhapsode.types import Line
+from rhapsode.workers import deal
 from tests.pipeline import processes
 
 TEXT = "\n\n".join(f"The old man said {'and so on and ' * (n % 5)} {n}." for n in range(24)) + "\n\n* * *"
