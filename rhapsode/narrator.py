@@ -55,7 +55,8 @@ class Voices:
 class Narrator(Protocol):
     sample_rate: int
     sampling: Sampling
-    # A narrator may also have `text_form: TextForm`; where there is none, it reads what is written.
+    # A narrator may also have `text_form: TextForm`; where there is none, it reads what is written. One that finds
+    # something out while it reads may have `tell: Callable[[str], None]`, where whoever listens puts a function.
 
     def settings(self) -> dict[str, Any]:
         """All that the sound of a line depends on, as JSON values; takes are kept apart by it."""
@@ -86,6 +87,15 @@ class SpokenForms:
         self._narrator, self._spoken = narrator, spoken
         self.sample_rate, self.sampling = narrator.sample_rate, narrator.sampling
 
+    @property
+    def tell(self) -> Callable[[str], None]:
+        return getattr(self._narrator, "tell", _nobody)
+
+    @tell.setter
+    def tell(self, hear: Callable[[str], None]) -> None:
+        if hasattr(self._narrator, "tell"):
+            self._narrator.tell = hear
+
     def settings(self) -> dict[str, Any]:
         return self._narrator.settings()
 
@@ -108,6 +118,10 @@ class SpokenForms:
 
     def _turned(self, line: Line) -> Line:
         return replace(line, text=self._spoken(line.text))
+
+
+def _nobody(text: str) -> None:
+    pass
 
 
 class Door(Protocol):

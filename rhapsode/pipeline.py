@@ -246,6 +246,8 @@ def _read(
 ) -> float:
     """Read lines and hand each take to `keep` as it is finished; seconds of sound made."""
     made = 0.0
+    if hasattr(narrator, "tell"):
+        narrator.tell = watch.note
     watch.begin(sum(map(narrator.expected_seconds, lines)), resumed=resumed)
     try:
         for take in narrator.read(lines):

@@ -92,8 +92,9 @@ class BookRun:
         self.gauge = gauge_of(model.device)
         self.model, self.codec, self.workload, self.schedule = model, codec, workload, schedule
         self.readings = readings(workload, config) if lines is None else list(lines)
+        # Asked before the lanes take their memory.
+        self.policy: Policy = model.policy(slots, sum(longest(self.readings)), 1)
         self.stepper = scripted_stepper(model, codec, self.readings, slots)
-        self.policy = Policy(tries=1, group_lines=model.codec_group)
         self.watch = Stopwatch(self.stepper.synchronise, clock)
 
     def warm_up(self) -> None:
@@ -172,14 +173,15 @@ class BookRun:
 
 def scripted_stepper(model: Model, codec: CodecConfig, lines: Sequence[Reading], slots: int) -> Any:
     """Slots with room for any of the lines, each of which ends at its cap and nowhere else."""
+    prompt, frames = longest(lines)
     return model.stepper(
-        Sampling(),
-        slots=slots,
-        prompt=max(len(reading.request.prompt) for reading in lines),
-        frames=max(reading.request.cap for reading in lines),
-        sample_rate=codec.sample_rate,
-        scripted=True,
+        Sampling(), slots=slots, prompt=prompt, frames=frames, sample_rate=codec.sample_rate, scripted=True
     )
+
+
+def longest(lines: Sequence[Reading]) -> tuple[int, int]:
+    """Rows of the longest prompt, and the most frames of a line."""
+    return max(len(one.request.prompt) for one in lines), max(one.request.cap for one in lines)
 
 
 def _never(line: int, attempt: int) -> Request:

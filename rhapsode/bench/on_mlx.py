@@ -49,6 +49,10 @@ def default_slots(device: str, model: ModelConfig, codec: CodecConfig, format: s
     return tuple(slots for slots in SLOTS if slots < most) + (most,)
 
 
+def refill(device: str, slots: int) -> int:
+    return 1
+
+
 def pick(formats: Sequence[str], device: str, model: ModelConfig, slots: int) -> list[Chosen]:
     """On a GPU, `auto` by itself compares all formats that are narrow enough for its memory."""
     if tuple(formats) == ("auto",) and mx.default_device() != mx.Device(mx.cpu):

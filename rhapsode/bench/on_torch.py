@@ -21,6 +21,7 @@ from rhapsode.qwen3.torch import load, remembered
 from rhapsode.qwen3.torch.formats import FORMATS as _FORMATS
 from rhapsode.qwen3.torch.formats import Int8Linear, has_int8
 from rhapsode.qwen3.torch.load import Model
+from rhapsode.qwen3.torch.slots import refill as waited_for
 from rhapsode.qwen3.torch.slots import slots_before_loading
 from rhapsode.qwen3.torch.stepper import WIDE
 from rhapsode.qwen3.torch.threads import use_threads
@@ -30,7 +31,11 @@ choose_device = load.choose_device
 
 
 def default_slots(device: str, model: ModelConfig, codec: CodecConfig, format: str) -> tuple[int, ...]:
-    return (slots_before_loading(model, device, format),)
+    return (slots_before_loading(model, device, format, codec),)
+
+
+def refill(device: str, slots: int) -> int:
+    return waited_for(device, slots)
 
 
 def pick(formats: Sequence[str], device: str, model: ModelConfig, slots: int) -> list[Chosen]:

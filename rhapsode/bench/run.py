@@ -70,7 +70,7 @@ def measure(
     gauge = gauge_of(device)
     slots = tuple(dict.fromkeys(options.slots or gauge.default_slots(device, source.model, source.codec, formats[0])))
     book = book or (draw(options.lines) if (options.lines or 0) > BOOK_LINES else draw())
-    scheduling = {name: {n: plan(book, n, name).useful for n in slots} for name in SCHEDULES}
+    scheduling = {name: {n: plan(book, n, name, gauge.refill(device, n)).useful for n in slots} for name in SCHEDULES}
     tick(f"the book: {len(book.lines)} lines, hash {book.hash}")
     notes: list[str] = []
     room = _room_for_reference(gauge, source, device, formats, notes)
@@ -97,7 +97,7 @@ def measure(
         sweep=found,
         whole=read.whole,
         stages=read.stages,
-        seats=plan(sample, cell.slots, options.schedule),
+        seats=plan(sample, cell.slots, options.schedule, gauge.refill(device, cell.slots)),
         peak_mb=read.peak_mb,
         beside=read.beside,
         against=read.against,

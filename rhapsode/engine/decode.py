@@ -33,9 +33,10 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How hard to try, and how much sound to make at once."""
+    """How hard to try, and how much to begin at once."""
 
     tries: int = 3  # readings of one line at most
+    refill: int = 1  # free slots that are waited for before lines are admitted
     shelf_lines: int = 8  # finished lines that are collected and sorted before the codec runs
     group_lines: int = 8  # of these, lines in one codec call at most
     group_frames: int = 1024  # padded frames in one codec call at most
@@ -79,7 +80,7 @@ class _Loop:
     def __init__(
         self, readings: Iterable[Reading], stepper: Stepper, again: Again, policy: Policy, meter: Meter
     ) -> None:
-        self.lanes = Lanes(stepper.slots, readings)
+        self.lanes = Lanes(stepper.slots, readings, policy.refill)
         self.stepper, self.again, self.policy, self.meter = stepper, again, policy, meter
         self.shelf: list[tuple[_Try, int]] = []  # what waits for its sound, and how many tries it took
         self.begun: _Group | None = None  # its sound is collected when the next group's was begun

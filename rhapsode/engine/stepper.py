@@ -24,6 +24,13 @@ class Ending(IntEnum):
     NOT_FINITE = 3  # the logits held NaN or infinity
 
 
+class OutOfRoom(Exception):
+    """The device has not the memory for what was asked of it; `str(error)` is what it said.
+
+    Making a stepper and all of its methods may raise this. The stepper is then of no more use.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One reading of one line, as an accelerator sees it."""

@@ -6,7 +6,6 @@ that device, as it is; a line's seed does not depend on who reads it, so neither
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from typing import Any
 from rhapsode.errors import UserError
 from rhapsode.narrator import Options, TextForm
 from rhapsode.qwen3.devices import Device
-from rhapsode.qwen3.narrator import expected_seconds, load_one
+from rhapsode.qwen3.narrator import expected_seconds, load_one, to_stderr
 from rhapsode.types import Line, Sampling, Take
 from rhapsode.workers import Crew, Gone, Worker, deal
 
@@ -53,6 +52,8 @@ class SharedNarrator:
     def __init__(self, options: Options, devices: Sequence[Device]) -> None:
         """Loads on all devices at once. Raises `UserError` for whatever any of them cannot have."""
         self.options, self.devices = options, tuple(devices)
+        # Hears what is found out while it reads.
+        self.tell: Callable[[str], None] = to_stderr
         self._crew: Crew | None = None
         self._past: list[_Counts] = []  # of processes that have ended
         self._counts: list[_Counts] = []
@@ -154,8 +155,7 @@ class SharedNarrator:
         said = f"The process on {self.devices[number].name} {gone.reason}"
         if not alive:
             raise UserError(f"{said}, and no other is left to read its {lost} lines; what was read is kept.")
-        # A warning and no note: notes are for before a reading begins.
-        warnings.warn(f"{said}; its {lost} lines are read on the other devices.", stacklevel=3)
+        self.tell(f"{said}; its {lost} lines are read on the other devices.")
 
 
 def _different(one: Device, other: Device, first: _Ready, second: _Ready) -> str:

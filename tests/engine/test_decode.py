@@ -164,6 +164,19 @@ def test_slots_are_refilled_at_once() -> None:
     assert (meter.prefills, meter.retakes) == (3, 0)
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["prompt", "late"])
+@pytest.mark.parametrize("refill", [1, 2, 5, 8, 100])
+def test_lines_admitted_in_groups_are_the_same_lines(refill: int, late: bool) -> None:
+    script = mixture(5, 60)
+    finished, stepper, meter = run(script, 8, Policy(refill=refill), late=late)
+    alone, _, at_once = run(script, 8, late=late)
+    for line, one in finished.items():
+        assert (one.attempt, one.tries, one.problem) == (alone[line].attempt, alone[line].tries, alone[line].problem)
+    assert meter.kept_frames == at_once.kept_frames and meter.lane_frames == 8 * meter.steps
+    if refill > 1:
+        assert meter.prefills < at_once.prefills and meter.useful < at_once.useful
+
+
 def test_the_meter_counts_what_was_thrown_away() -> None:
     _, _, meter = run({0: [CAPPED, Attempt(10)]}, slots=3)
     assert (meter.steps, meter.lane_frames, meter.kept_frames, meter.retakes) == (100, 300, 10, 1)

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rhapsode.qwen3.room import in_room
+
 
 def send(array: np.ndarray, device: torch.device) -> Tensor:
     """A copy of an array on a device. On CUDA the host does not wait: a plain copy would, for all that is queued."""
@@ -78,6 +80,7 @@ class Sound:
         """waves: on the host, [lines, time]. `arrived` returns when they are there."""
         self._waves, self._samples, self._arrived = waves, samples, arrived
 
+    @in_room
     def waves(self) -> list[np.ndarray]:
         """Float32 samples of each line; waits for them. To be called once."""
         self._arrived()

@@ -16,6 +16,7 @@ from torch import Tensor
 from rhapsode.engine.stepper import Ending, Request
 from rhapsode.qwen3.limits import MIN_FRAMES, Limits, code_batch
 from rhapsode.qwen3.prompt import Prompt
+from rhapsode.qwen3.room import in_room
 from rhapsode.qwen3.torch.codec import CodecDecoder
 from rhapsode.qwen3.torch.predictor import Predictor
 from rhapsode.qwen3.torch.recorded import Recorder
@@ -77,6 +78,7 @@ class TorchStepper:
         self._draw, self._draw_deeper = first, deeper
         self.recorder = Recorder(self.talker.head.weight.device)  # what was recorded chose otherwise
 
+    @in_room
     @torch.inference_mode()
     def _allocate(self) -> None:
         weight = self.talker.head.weight
@@ -122,6 +124,7 @@ class TorchStepper:
 
     # ------------------------------------------------------------------ admission
 
+    @in_room
     @torch.inference_mode()
     def admit(self, placements: Sequence[tuple[int, Request]]) -> None:
         for _, request in placements:
@@ -208,6 +211,7 @@ class TorchStepper:
 
     # ------------------------------------------------------------------ one frame
 
+    @in_room
     @torch.inference_mode()
     def step(self) -> None:
         with self._few_threads():
@@ -294,6 +298,7 @@ class TorchStepper:
 
     # ------------------------------------------------------------------ results
 
+    @in_room
     def finished(self) -> list[tuple[int, int, Ending]]:
         mail: Mail | None = Mail(torch.stack((self.ending, self.frame)), tuple(self._admissions))
         if self.device.type != "cpu":
@@ -313,6 +318,7 @@ class TorchStepper:
             self._fetched.pop(slot, None)
         return [(slot, frames[slot], Ending(endings[slot])) for slot in ended]
 
+    @in_room
     def codes(self, slot: int, frames: int) -> np.ndarray:
         """All that ended are fetched when the first of them is asked for."""
         if slot not in self._fetched:
@@ -322,6 +328,7 @@ class TorchStepper:
             self._ended.clear()
         return self._fetched.pop(slot)
 
+    @in_room
     @torch.inference_mode()
     def vocode(self, codes: Sequence[np.ndarray]) -> Sound:
         batch = code_batch(codes, self.codec.config.codebooks, self.codec.config.codebook_size)
