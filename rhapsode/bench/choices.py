@@ -13,6 +13,7 @@ from rhapsode.bench.workload import MOST_LINES
 from rhapsode.errors import UserError
 
 AUTO = "auto"
+OTHERS = ("official", "faster")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,16 @@ class Options:
             raise UserError(f"--lines must be at most {MOST_LINES}, as far as the book is drawn, not {self.lines}.")
         if self.schedule not in SCHEDULES:
             raise UserError(f"There is no schedule {self.schedule!r}; there are {', '.join(SCHEDULES)}.")
-        if self.against not in (None, "official"):
-            raise UserError(f"There is nothing called {self.against!r} to run against; there is official.")
+        for other in self.others:
+            if other not in OTHERS:
+                raise UserError(f"There is nothing called {other!r} to run against; there are {', '.join(OTHERS)}.")
         if self.shapes is not None and self.checkpoint is not None:
             raise UserError("--shapes makes random weights and --checkpoint reads some; name one of them.")
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """What is run against."""
+        return () if self.against is None else _names(self.against)
 
 
 def options(chosen: Namespace) -> Options:

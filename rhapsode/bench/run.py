@@ -50,7 +50,7 @@ def bench(options: Options, clock: Clock = time.perf_counter, tick: Callable[[st
     picked = gauge.pick(options.formats, device, source.model, slots)
     formats = tuple(dict.fromkeys(one.format for one in picked))
     if options.against:
-        _require_official(device)
+        _require_others(device, options.others)
     with gauge.threads(options.threads):
         result = measure(source, device, formats, options, clock, tick or _to_stderr, devices=devices)
         notes = [one.note for one in picked if one.note]
@@ -130,7 +130,7 @@ def _on_one(
         if options.lines is None:  # the others take long: one round of all slots will do
             sample_of_all = book.first(cell.slots)
             run = BookRun(model, source.model, source.codec, sample_of_all, cell.slots, options.schedule, clock)
-        against = compare(run, source, options.repeats, tick)
+        against = compare(run, source, options.repeats, tick, options.others)
     del run
     lane = None
     if any(one.slots == 1 for one in found.cells):
@@ -211,12 +211,16 @@ def _several(options: Options) -> list[Device]:
     return devices
 
 
-def _require_official(device: str) -> None:
+def _require_others(device: str, others: Sequence[str]) -> None:
     if device == MLX:
-        raise UserError("The official package runs on PyTorch; --against official is for --device cpu or cuda.")
+        raise UserError("The official package runs on PyTorch; --against is for --device cpu or cuda.")
     from rhapsode.bench.official import require_official
 
     require_official()
+    if "faster" in others:
+        from rhapsode.bench.faster import require_faster
+
+        require_faster(device)
 
 
 def _to_stderr(message: str) -> None:

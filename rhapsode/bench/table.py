@@ -181,8 +181,11 @@ def _against(result: Result) -> Iterator[str]:
         f"the same weights, alternating)"
     )
     rows = [
-        [row.name, f"{row.seconds.median:.2f}", f"{row.seconds.median / against.audio_s:.3f}", f"{row.ratio:.2f}"]
+        [
+            row.name, str(row.lines), f"{row.seconds.median:.2f}", f"{1 / row.rtf:.4g}", f"{row.rtf:.3f}",
+            f"{row.ratio:.2f}",
+        ]  # fmt: skip
         for row in against.rows
     ]
-    yield from grid(["", "s", "RTF", "we are faster by"], rows)
-    yield "  s: median; RTF: seconds for a second of sound; the last column is the row's seconds over ours"
+    yield from grid(["", "lines", "s", "x", "RTF", "we are faster by"], rows)
+    yield "  s: median; x: seconds of sound a second; RTF: the inverse; the last column is the row's RTF over ours"
