@@ -143,7 +143,7 @@ def _add_bench_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--slots", metavar="N,N", default="auto", help="lines side by side (what suits the device)")
     parser.add_argument("--lines", metavar="N", type=int, help="lines of the book that are read (about a minute's)")
     parser.add_argument("--schedule", metavar="S", default="refill", help="refill, sorted or book (refill)")
-    parser.add_argument("--against", metavar="WHAT", help="official: qwen-tts on the same weights; faster: that with CUDA graphs")
+    parser.add_argument("--against", metavar="WHAT", help="official, faster: packages on the same weights and lines")
     parser.add_argument("--repeats", metavar="N", type=int, default=3, help="measurements of the same work (3)")
     parser.add_argument("--threads", metavar="N", type=int, help="of the processor (as many as it is given cores)")
     parser.add_argument("--no-remember", action="store_true", help="do not keep the table for --format auto")

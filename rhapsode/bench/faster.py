@@ -45,7 +45,7 @@ class Faster:
     def __init__(self, official: Official, slots: int, lines: Sequence[tuple[Prompt, int]]) -> None:
         """`lines`: all that it will be given; the longest decides how much room its cache has."""
         self._official, self._slots = official, slots
-        self._generate = importlib.import_module(f"{MODULE}.batched_generate")
+        self._generate: Any = importlib.import_module(f"{MODULE}.batched_generate")
         predictor = importlib.import_module(f"{MODULE}.batched_predictor_graph").BatchedPredictorGraph
         talker_graph = importlib.import_module(f"{MODULE}.batched_talker_graph").BatchedTalkerGraph
         talker = official.model.talker

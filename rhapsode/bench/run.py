@@ -69,7 +69,8 @@ def measure(
     """
     gauge = gauge_of(device)
     slots = tuple(dict.fromkeys(options.slots or gauge.default_slots(device, source.model, source.codec, formats[0])))
-    book = book or (draw(options.lines) if (options.lines or 0) > BOOK_LINES else draw())
+    if book is None:
+        book = draw(options.lines) if options.lines is not None and options.lines > BOOK_LINES else draw()
     scheduling = {name: {n: plan(book, n, name, gauge.refill(device, n)).useful for n in slots} for name in SCHEDULES}
     tick(f"the book: {len(book.lines)} lines, hash {book.hash}")
     notes: list[str] = []
