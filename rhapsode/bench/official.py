@@ -26,7 +26,7 @@ from rhapsode.bench.stopwatch import Seconds
 from rhapsode.bench.workload import batches
 from rhapsode.errors import UserError
 from rhapsode.qwen3.prompt import Prompt
-from rhapsode.qwen3.torch.codec import CausalUpsample
+from rhapsode.qwen3.torch.codec import CausalUpsample, CodecDecoder
 from rhapsode.qwen3.torch.load import FORMATS, Model
 from rhapsode.qwen3.torch.weights import Sources, codec_sources, decoder_tables, predictor_sources, talker_sources
 
@@ -134,7 +134,9 @@ class Official:
                 core.Qwen3TTSTokenizerV2Config(**codec_json), dtype=dtype, attn_implementation="sdpa"
             )
         _adopt(whole, [(model.talker, talker_sources(model.talker)), (model.predictor, _predictor(model))], {}, dtype)
-        _adopt(codec, [(model.codec, codec_sources(source.codec.decoder))], _tables(model, source), dtype)
+        # What is faster on a device keeps the decoder that it was made of.
+        decoder = getattr(model.codec, "plain", model.codec)
+        _adopt(codec, [(decoder, codec_sources(source.codec.decoder))], _tables(decoder, source), dtype)
         self.model = whole.to(model.device).eval()
         self.tokenizer = package.Qwen3TTSTokenizer()
         self.tokenizer.model, self.tokenizer.device = codec.to(model.device).eval(), torch.device(model.device)
@@ -227,9 +229,9 @@ def _predictor(model: Model) -> Sources:
     return predictor_sources(model.predictor)
 
 
-def _tables(model: Model, source: Source) -> dict[str, Tensor]:
+def _tables(decoder: CodecDecoder, source: Source) -> dict[str, Tensor]:
     tables: dict[str, Tensor] = {}
-    for table, (sums, usage) in zip(model.codec.quantiser.tables, decoder_tables(source.codec.decoder), strict=True):
+    for table, (sums, usage) in zip(decoder.quantiser.tables, decoder_tables(source.codec.decoder), strict=True):
         tables[sums], tables[usage] = table.detach(), torch.ones(len(table), device=table.device)
     return tables
 
