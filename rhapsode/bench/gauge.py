@@ -83,6 +83,9 @@ class Gauge(Protocol):
     def floor(self, model: Model, lanes: int, watch: Stopwatch) -> float:
         """Seconds of every product of one frame at these lanes."""
 
+    def exact(self) -> AbstractContextManager[None]:
+        """Within it, float32 is float32: no library may round its factors for speed."""
+
     def forced(self, script: np.ndarray) -> Forced:
         """`script`: codes [draws, lines]."""
 
