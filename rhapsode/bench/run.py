@@ -177,9 +177,7 @@ def _sample(cell: Cell, book: Workload) -> int:
     return min(len(book.lines), max(ROUNDS * cell.slots, math.ceil(SAMPLE_S / seconds_a_line)))
 
 
-def _room_for_reference(
-    gauge: Gauge, source: Source, device: str, formats: Sequence[str], notes: list[str]
-) -> bool:
+def _room_for_reference(gauge: Gauge, source: Source, device: str, formats: Sequence[str], notes: list[str]) -> bool:
     """Whether float32 can be built to compare with; where not, that is noted."""
     counts = count(source.model, source.codec)
     talker = source.model.talker

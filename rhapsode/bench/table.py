@@ -182,7 +182,11 @@ def _against(result: Result) -> Iterator[str]:
     )
     rows = [
         [
-            row.name, str(row.lines), f"{row.seconds.median:.2f}", f"{1 / row.rtf:.4g}", f"{row.rtf:.3f}",
+            row.name,
+            str(row.lines),
+            f"{row.seconds.median:.2f}",
+            f"{1 / row.rtf:.4g}",
+            f"{row.rtf:.3f}",
             f"{row.ratio:.2f}",
         ]  # fmt: skip
         for row in against.rows

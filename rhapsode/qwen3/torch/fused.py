@@ -45,9 +45,9 @@ class FusedTrunk:
         cos, sin = trunk.rotary(places, dtype)
         self.turn = cos[0].contiguous(), sin[0].contiguous()
 
-    def __call__(self, x: Tensor, kv: KV, lanes: Tensor, positions: Tensor, new: int = 1) -> Tensor:
-        """x [n * new, hidden], which is used up, of lanes [n] whose first new row is at positions [n] -> normed
-        hidden states of the same shape."""
+    def __call__(self, x: Tensor, kv: KV, lanes: Tensor | None, positions: Tensor | int, new: int = 1) -> Tensor:
+        """x [n * new, hidden], which is used up, of lanes [n] whose first new row is at positions [n], or of the first
+        n lanes at one position -> normed hidden states of the same shape."""
 
         def attend(layer: int, qkv: Tensor, norms: tuple[Tensor, Tensor]) -> Tensor:
             keys, values = kv.keys[layer], kv.values[layer]
@@ -112,15 +112,13 @@ class FusedPredictor:
         -> codes int64 [n, books]; the sum of the embeddings of all codes of the frame, float32 [n, hidden]; and
         whether all logits were finite, bool [n]."""
         rows = len(code)
-        lanes = torch.arange(rows, device=code.device)
         total = self.first[code].float()
         x = torch.stack((self.predictor.project(hidden), self.projected_first[code]), 1).flatten(0, 1)
         codes = code.new_empty(rows, self.books)
         trouble = torch.zeros(rows, dtype=torch.int32, device=code.device)
         for book in range(self.books):
-            new = 2 if book == 0 else 1
-            positions = torch.full_like(lanes, 0 if book == 0 else book + 1)
-            state = self.trunk(x, kv, lanes, positions, new)[new - 1 :: new]
+            position, new = (0, 2) if book == 0 else (book + 1, 1)
+            state = self.trunk(x, kv, None, position, new)[new - 1 :: new]
             logits = self.predictor.heads[book](state)
             draw_codes(draw, logits, uniform[:, book], codes[:, book], trouble)
             x = embed(codes[:, book], self.tables[book], self.projected[book], total)
