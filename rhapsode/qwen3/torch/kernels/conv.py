@@ -139,6 +139,55 @@ def _convolve(
         )  # fmt: skip
 
 
+@triton.jit
+def _half(total, columns, scale, bias, turn, height):
+    """Sums [steps, columns] of which there are all, through a sine, as the next product takes them."""
+    y = total * tl.load(scale + columns)[None, :] + tl.load(bias + columns)[None, :]
+    y += sine_square(y * tl.load(turn + columns)[None, :]) * tl.load(height + columns)[None, :]
+    return y.to(tl.float16)
+
+
+@triton.jit(do_not_specialize=["time", "tiles", "dilation"])
+def _unit(
+    x, high, high_rest, scale, bias, turn, height, second, second_scale, second_bias, second_turn, second_height,
+    stream, narrow, time, tiles, dilation, TAPS: tl.constexpr, WIDE: tl.constexpr, STEPS: tl.constexpr,
+    COLUMNS: tl.constexpr, REST: tl.constexpr, DEPTH: tl.constexpr, FETCH: tl.constexpr,
+):  # fmt: skip
+    """A convolution, a sine, a convolution of one tap and what follows it, over all channels of `STEPS` steps."""
+    WIDTH: tl.constexpr = COLUMNS + REST
+    CHUNKS: tl.constexpr = WIDTH // DEPTH
+    row, first = tl.program_id(0) // tiles, tl.program_id(0) % tiles * STEPS
+    total = tl.zeros((STEPS, COLUMNS), tl.float32)
+    if REST > 0:
+        total_rest = tl.zeros((STEPS, REST), tl.float32)
+    for k in range(TAPS * CHUNKS):
+        tap, chunk = k // CHUNKS, k % CHUNKS
+        seen = _steps(x, row, first + (tap - TAPS + 1) * dilation, chunk, time, WIDTH, STEPS, DEPTH, FETCH)
+        total = tl.dot(seen, _weights(high, 0, tap, chunk, WIDTH, WIDTH, TAPS, COLUMNS, DEPTH, FETCH), total)
+        if REST > 0:
+            w = _weights(high_rest, COLUMNS, tap, chunk, WIDTH, WIDTH, TAPS, REST, DEPTH, FETCH)
+            total_rest = tl.dot(seen, w, total_rest)
+    columns, more = tl.arange(0, COLUMNS), COLUMNS + tl.arange(0, REST if REST > 0 else COLUMNS)
+    half = _half(total, columns, scale, bias, turn, height)
+    total = tl.dot(half, tl.load(second + columns[None, :] * WIDTH + columns[:, None]))
+    if REST > 0:
+        half_rest = _half(total_rest, more, scale, bias, turn, height)
+        total = tl.dot(half_rest, tl.load(second + columns[None, :] * WIDTH + more[:, None]), total)
+        total_rest = tl.dot(half, tl.load(second + more[None, :] * WIDTH + columns[:, None]))
+        total_rest = tl.dot(half_rest, tl.load(second + more[None, :] * WIDTH + more[:, None]), total_rest)
+    steps = first + tl.arange(0, STEPS)
+    rows = (row.to(tl.int64) * time + steps) * WIDTH
+    _finish(
+        total, columns, rows, steps < time, second_scale, second_bias, second_turn, second_height, stream, stream,
+        narrow, WIDTH, True, True, WIDE, True,
+    )  # fmt: skip
+    if REST > 0:
+        _finish(
+            total_rest, more, rows, steps < time, second_scale, second_bias, second_turn, second_height, stream,
+            stream, narrow, WIDTH, True, True, WIDE, True,
+        )  # fmt: skip
+
+
 @triton.jit(do_not_specialize=["time"])
 def _to_one(x, weight, bias, sound, time, INTO: tl.constexpr, TAPS: tl.constexpr, STEPS: tl.constexpr,
             WIDTH: tl.constexpr):  # fmt: skip
@@ -230,6 +279,45 @@ def convolve(
         time, tiles, dilation, out, INTO=into, TAPS=taps, SPLIT=split, LOW=low is not high,
         SINE=sine is not None, STREAM=stream is not None, WIDE=wide is not None, NARROW=narrow is not None,
         STEPS=tile.steps, COLUMNS=tile.columns, REST=tile.rest, DEPTH=tile.depth, FETCH=fetch,
+        num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
+    )  # fmt: skip
+
+
+# Channels -> how they fill a tile, where a unit is one kernel.
+UNITS = {16: (16, 0), 32: (32, 0), 64: (64, 0), 96: (64, 32), 128: (128, 0), 192: (128, 64)}
+
+
+def unit_tile(channels: int, shared: int = LEAST_SHARED) -> Tile:
+    columns, rest = UNITS[channels]
+    depth = next(depth for depth in (64, 32, 16) if channels % depth == 0)
+    stages = max(1, min(MOST_STAGES if channels < 128 else 3, shared // (depth * 2 * (STEPS + channels))))
+    registers = 128 if channels == 96 else None  # so that two blocks are there at once
+    return Tile(STEPS, columns, rest, depth, 4 if channels < 64 else 8, stages, registers)
+
+
+def unit(
+    x: Tensor, first: tuple[Tensor, Tensor, Tensor], taps: int, dilation: int, between: tuple[Tensor, Tensor],
+    second: tuple[Tensor, Tensor, Tensor], after: tuple[Tensor, Tensor], stream: Tensor, keep: bool, narrow: Tensor,
+    tile: Tile | None = None, fetch: bool | None = None,
+) -> None:  # fmt: skip
+    """Launch; all is as `codec_products.unit` has checked it.
+
+    A product is (weight, scale, bias), a sine (turn, height). With `keep` the sum takes the place of `stream`.
+    `tile` and `fetch` as `convolve` has them.
+    """
+    rows, time, channels = x.shape
+    shared, engine = _card(x.device)
+    fetch = engine if fetch is None else fetch
+    tile = tile or unit_tile(channels, shared)
+    tiles = triton.cdiv(time, tile.steps)
+    seen: Any = x
+    weights: list[Any] = [first[0], first[0]]
+    if fetch:
+        seen = _described(x, [1, tile.steps, tile.depth])
+        weights = [_described(first[0], [columns, tile.depth]) for columns in (tile.columns, tile.rest or tile.columns)]
+    _unit[(rows * tiles,)](
+        seen, *weights, *first[1:], *between, *second, *after, stream, narrow, time, tiles, dilation,
+        TAPS=taps, WIDE=keep, STEPS=tile.steps, COLUMNS=tile.columns, REST=tile.rest, DEPTH=tile.depth, FETCH=fetch,
         num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
     )  # fmt: skip
 
