@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rhapsode.bench.shapes import CODEC
 from rhapsode.bench.weights import Deck, fill
-from rhapsode.qwen3.checkpoint import embedded_checkpoint
+from rhapsode.qwen3.checkpoint import Checkpoint, embedded_checkpoint, open_checkpoint
 from rhapsode.qwen3.config import codec_config
 from rhapsode.qwen3.torch import codec_products
 from rhapsode.qwen3.torch.codec import CodecDecoder, SnakeBeta
@@ -127,9 +127,15 @@ def test_more_elements_than_32_bits_count() -> None:
     assert alone is not None and torch.equal(total[-1, -500:], alone[0, -500:]) and not total[:-1].any()
 
 
+def trained() -> Checkpoint:
+    folder = embedded_checkpoint()
+    assert folder is not None
+    return open_checkpoint(folder)
+
+
 @pytest.fixture(scope="module")
 def embedded() -> CodecDecoder:
-    return load_codec(embedded_checkpoint(), torch.device("cuda"))
+    return load_codec(trained(), torch.device("cuda"))
 
 
 def codes(decoder: CodecDecoder, rows: int, frames: int, seed: int) -> Tensor:
@@ -163,7 +169,7 @@ def test_the_released_structure_sounds_the_same() -> None:
 
 
 def test_under_stress_it_is_exact_or_not_used(embedded: CodecDecoder) -> None:
-    decoder = load_codec(embedded_checkpoint(), torch.device("cuda"))
+    decoder = load_codec(trained(), torch.device("cuda"))
     numbers = torch.Generator().manual_seed(1)
     for part in decoder.modules():
         if isinstance(part, SnakeBeta):
@@ -179,8 +185,8 @@ def test_every_level_gets_closer(embedded: CodecDecoder) -> None:
 
 
 def test_formats_say_what_they_are() -> None:
-    assert load_model(embedded_checkpoint(), "cuda", "bfloat16").codec_format.startswith("float16")
-    assert load_model(embedded_checkpoint(), "cuda", "float32").codec_format == "float32"
+    assert load_model(trained(), "cuda", "bfloat16").codec_format.startswith("float16")
+    assert load_model(trained(), "cuda", "float32").codec_format == "float32"
 
 
 def test_channels_that_are_no_tiles(embedded: CodecDecoder) -> None:

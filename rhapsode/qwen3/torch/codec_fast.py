@@ -155,14 +155,14 @@ class FastTower(nn.Module):
 
     def __init__(self, tower: Tower, exact: int) -> None:
         super().__init__()
-        first, *stages, snake, last = tower
+        first, *middle, snake, last = tower
+        stages = [part for part in middle if isinstance(part, Stage)]
         assert isinstance(first, CausalConv) and isinstance(snake, SnakeBeta) and isinstance(last, CausalConv)
-        snakes = [*(stage[0] for stage in stages), snake]
+        snakes = [*(part for stage in stages for part in stage if isinstance(part, SnakeBeta)), snake]
         types = [torch.float32 if number < exact else HALF for number in range(len(stages) + 1)] + [HALF]
         product, self.takes = pack_conv(first, split=exact > 0), types[0]
         self.parts: list[Layer | Unit] = [Layer(product, Sine.of(snakes[0]), types[1])]
         for number, stage in enumerate(stages, 1):
-            assert isinstance(stage, Stage)
             self.parts += _stage(stage, snakes[number], number < exact, types[number + 1])
         assert last.bias is not None
         self.weight, self.bias = last.weight.detach()[0].t().float().contiguous(), last.bias.detach().float()
@@ -217,10 +217,13 @@ class FastCodec(CodecDecoder):
         its stages."""
         nn.Module.__init__(self)
         self.config, self.plain, self.exact = plain.config, plain, exact
-        for name in ("conv_in", "project_in", "trunk", "project_out", "upsample"):
-            setattr(self, name, by_products(getattr(plain, name), exact=exact > 0))
-        self.quantiser = OneLookup(plain.quantiser)
-        self.stages = FastTower(plain.stages, exact - 1)
+        parts: dict[str, nn.Module] = {
+            name: by_products(getattr(plain, name), exact=exact > 0)
+            for name in ("conv_in", "project_in", "trunk", "project_out", "upsample")
+        }
+        parts |= {"quantiser": OneLookup(plain.quantiser), "stages": FastTower(plain.stages, exact - 1)}
+        for name, part in parts.items():
+            setattr(self, name, part)
         self.eval()
 
     @property
