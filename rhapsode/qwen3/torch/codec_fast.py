@@ -1,8 +1,8 @@
 """The codec decoder for a GPU: its convolutions as products of half-precision numbers, fused with what follows them.
 
 Knows the order of the layers, which of them compute as in float32, and how many frames go through at once. Residual
-streams and sines are float32 throughout. What is wrong early is amplified by all that follows, so that the parts before
-the stages, a twentieth of the work, compute as in float32 in any case; of the stages, as many as a trial asks for.
+streams and sines are float32 throughout. What is wrong early is amplified by all that follows, so that most of what is
+before the stages computes as in float32 in any case; the rest, in the order of the layers, as far as a trial asks for.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +23,7 @@ from rhapsode.qwen3.torch.codec import (
     CausalConv,
     CausalUpsample,
     CodecDecoder,
+    ConvNeXt,
     Quantiser,
     Residual,
     SnakeBeta,
@@ -38,8 +40,10 @@ from rhapsode.qwen3.torch.codec_products import (
     pack_linear,
     pack_upsample,
     to_one,
+    unit,
 )
 from rhapsode.qwen3.torch.mixed import LIMIT, deviation, trial_codes
+from rhapsode.qwen3.torch.transformer import Block
 
 MOST_FRAMES = 4096  # at once: with more, nothing gets faster
 FREE_SHARE = 0.5  # of the free memory, for one call
@@ -49,15 +53,15 @@ TRIAL_SOUNDS = 4
 # ------------------------------------------------------------------ what computes as in float32, by products of halves
 
 
-class SplitLinear(nn.Module):
-    """A linear layer: [..., into] -> [..., out] in float32."""
+class ProductLinear(nn.Module):
+    """A linear layer: [..., into] -> [..., out] in float32, exact or of halves."""
 
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, linear: nn.Linear, *, exact: bool) -> None:
         super().__init__()
-        self.product = pack_linear(linear, split=True)
+        self.product = pack_linear(linear, split=exact)
 
     def forward(self, x: Tensor) -> Tensor:
-        flat = x.reshape(1, -1, x.shape[-1]).contiguous()
+        flat = x.to(self.product.dtype).reshape(1, -1, x.shape[-1]).contiguous()
         return _sum(flat, self.product).view(*x.shape[:-1], self.product.out)
 
 
@@ -91,16 +95,26 @@ def _sum(x: Tensor, product: Product) -> Tensor:
     return total
 
 
-def split(module: nn.Module) -> nn.Module:
-    """The same module with products in the place of its layers. What is none of these is shared."""
+def by_products(module: nn.Module, *, exact: bool = True) -> nn.Module:
+    """The same module with products in the place of its layers. What is none of these is shared.
+
+    `exact`: also what is added, times something small, to what goes on beside it: the blocks of the transformer and
+    the perceptrons. That is most of the work before the stages, and little of what is heard of its rounding.
+    """
     if isinstance(module, nn.Linear):
-        return SplitLinear(module)
+        return ProductLinear(module, exact=True)
     if isinstance(module, CausalUpsample):
         return SplitUpsample(module)
     if isinstance(module, CausalConv) and module.groups == 1:
         return SplitConv(module)
+    adds_little = isinstance(module, (Block, ConvNeXt))
     twin = copy.copy(module)
-    twin._modules = {name: split(part) for name, part in module._modules.items() if part is not None}
+    twin._modules = dict(module._modules)
+    for name, part in module.named_children():
+        if adds_little and isinstance(part, nn.Linear):
+            twin._modules[name] = ProductLinear(part, exact=exact)
+        else:
+            twin._modules[name] = by_products(part, exact=exact)
     return twin
 
 
@@ -109,14 +123,28 @@ def split(module: nn.Module) -> nn.Module:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One product and what is made of its sum."""
+    """One product and the sine after it."""
 
     product: Product
     sine: Sine
     narrow: torch.dtype  # of what the next one takes
     stride: int = 1  # steps that it makes of one
-    adds: bool = False  # to the stream
-    keeps: bool = False  # its sum as the stream
+    keeps: bool = False  # its sum is the stream that what follows adds to
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A residual unit behind its first sine, and the sine after it."""
+
+    first: Product
+    between: Sine
+    second: Product
+    after: Sine
+    narrow: torch.dtype  # of what the next one takes
+    keeps: bool  # the stream, for another unit
+
+    def __call__(self, x: Tensor, stream: Tensor) -> tuple[Tensor | None, Tensor]:
+        return unit(x, self.first, self.between, self.second, self.after, stream, keep=self.keeps, narrow=self.narrow)
 
 
 class FastTower(nn.Module):
@@ -127,64 +155,55 @@ class FastTower(nn.Module):
 
     def __init__(self, tower: Tower, exact: int) -> None:
         super().__init__()
-        first, *stages, snake, last = tower
+        first, *middle, snake, last = tower
+        stages = [part for part in middle if isinstance(part, Stage)]
         assert isinstance(first, CausalConv) and isinstance(snake, SnakeBeta) and isinstance(last, CausalConv)
-        snakes = [*(stage[0] for stage in stages), snake]
+        snakes = [*(part for stage in stages for part in stage if isinstance(part, SnakeBeta)), snake]
         types = [torch.float32 if number < exact else HALF for number in range(len(stages) + 1)] + [HALF]
-        product = pack_conv(first, split=exact > 0)
-        self.layers = [Layer(product, Sine.of(snakes[0]), types[1])]
+        product, self.takes = pack_conv(first, split=exact > 0), types[0]
+        self.parts: list[Layer | Unit] = [Layer(product, Sine.of(snakes[0]), types[1])]
         for number, stage in enumerate(stages, 1):
-            assert isinstance(stage, Stage)
-            self.layers += _stage(stage, snakes[number], number < exact, types[number + 1])
+            self.parts += _stage(stage, snakes[number], number < exact, types[number + 1])
         assert last.bias is not None
         self.weight, self.bias = last.weight.detach()[0].t().float().contiguous(), last.bias.detach().float()
-
-    @property
-    def takes(self) -> torch.dtype:
-        return self.layers[0].product.dtype
 
     def forward(self, latent: Tensor) -> Tensor:
         x = latent.transpose(1, 2).to(self.takes).contiguous()
         stream: Tensor | None = None
-        for layer in self.layers:
-            total, after = convolve(
-                x, layer.product, stream=stream if layer.adds else None, keep=layer.keeps, sine=layer.sine,
-                narrow=layer.narrow,
-            )  # fmt: skip
+        for part in self.parts:
+            if isinstance(part, Unit):
+                assert stream is not None
+                stream, x = part(x, stream)
+                continue
+            total, after = convolve(x, part.product, keep=part.keeps, sine=part.sine, narrow=part.narrow)
             assert after is not None
-            shape = (len(x), x.shape[1] * layer.stride, -1)
-            x = after.view(shape)
-            if layer.adds or layer.keeps:
-                stream = None if total is None else total.view(shape)
+            shape = (len(x), x.shape[1] * part.stride, -1)
+            stream, x = None if total is None else total.view(shape), after.view(shape)
         sound = to_one(x, self.weight, self.bias)
         # Beyond what half precision holds is infinity. It makes NaN of all that follows, and here too: not full scale.
         return torch.add(sound, sound, alpha=0.0).unsqueeze(1)
 
 
-def _stage(stage: Stage, after: SnakeBeta, exact: bool, narrow: torch.dtype) -> list[Layer]:
-    """The layers of a stage behind its first sine. `after`: the sine that comes next, for what takes `narrow`."""
+def _stage(stage: Stage, after: SnakeBeta, exact: bool, narrow: torch.dtype) -> Iterator[Layer | Unit]:
+    """A stage behind its first sine. `after`: the sine that comes next, for what takes `narrow`."""
     _, upsample, *units = stage
     assert isinstance(upsample, CausalUpsample)
-    own, stride = torch.float32 if exact else HALF, upsample.stride
-    snakes: list[SnakeBeta] = []
-    for unit in units:
-        assert isinstance(unit, Residual)
-        snakes += [unit.snake_1, unit.snake_2]
-    layers = [Layer(pack_upsample(upsample, split=exact), Sine.of(snakes[0], stride), own, stride, keeps=True)]
-    for number, unit in enumerate(units):
-        assert isinstance(unit, Residual)
-        is_last = number == len(units) - 1
-        layers += [
-            Layer(pack_conv(unit.conv_1, split=exact), Sine.of(unit.snake_2), own),
-            Layer(
-                pack_conv(unit.conv_2, split=exact),
-                Sine.of(after if is_last else snakes[2 * number + 2]),
-                narrow if is_last else own,
-                adds=True,
-                keeps=not is_last,
-            ),
-        ]
-    return layers
+    own, stride, snakes = torch.float32 if exact else HALF, upsample.stride, list[SnakeBeta]()
+    for part in units:
+        assert isinstance(part, Residual)
+        snakes.append(part.snake_1)
+    yield Layer(pack_upsample(upsample, split=exact), Sine.of(snakes[0], stride), own, stride, keeps=True)
+    for number, part in enumerate(units, 1):
+        assert isinstance(part, Residual)
+        is_last = number == len(units)
+        yield Unit(
+            pack_conv(part.conv_1, split=exact),
+            Sine.of(part.snake_2),
+            pack_conv(part.conv_2, split=exact),
+            Sine.of(after if is_last else snakes[number]),
+            narrow if is_last else own,
+            keeps=not is_last,
+        )
 
 
 # ------------------------------------------------------------------ the whole
@@ -194,13 +213,17 @@ class FastCodec(CodecDecoder):
     """A decoder that sounds as `plain` within a tolerance, and takes its place. For inference alone."""
 
     def __init__(self, plain: CodecDecoder, exact: int) -> None:
-        """`exact`: how many parts of the tower compute as in float32, from its beginning."""
+        """`exact`: how many parts compute as in float32 throughout: what is before the tower, its first convolution,
+        its stages."""
         nn.Module.__init__(self)
         self.config, self.plain, self.exact = plain.config, plain, exact
-        for name in ("conv_in", "project_in", "trunk", "project_out", "upsample"):
-            setattr(self, name, split(getattr(plain, name)))
-        self.quantiser = OneLookup(plain.quantiser)
-        self.stages = FastTower(plain.stages, exact)
+        parts: dict[str, nn.Module] = {
+            name: by_products(getattr(plain, name), exact=exact > 0)
+            for name in ("conv_in", "project_in", "trunk", "project_out", "upsample")
+        }
+        parts |= {"quantiser": OneLookup(plain.quantiser), "stages": FastTower(plain.stages, exact - 1)}
+        for name, part in parts.items():
+            setattr(self, name, part)
         self.eval()
 
     @property
@@ -244,7 +267,7 @@ class OneLookup(nn.Module):
         books, size, half = quantiser.tables.shape
         self.table = quantiser.tables.detach().view(books * size, half)
         self.starts = torch.arange(0, books * size, size, device=self.table.device)
-        self.first, self.rest = split(quantiser.first), split(quantiser.rest)
+        self.first, self.rest = by_products(quantiser.first), by_products(quantiser.rest)
 
     def forward(self, codes: Tensor) -> Tensor:
         vectors = F.embedding(codes + self.starts, self.table)
@@ -271,7 +294,7 @@ def quicken(codec: CodecDecoder) -> CodecDecoder:
     """The fastest that sounds as `codec` does, within `LIMIT` on a few sounds; `codec` itself where none does."""
     codes = trial_codes(codec.config, TRIAL_SOUNDS).to(next(codec.parameters()).device)
     wanted = codec(codes)
-    for exact in range(len(codec.config.upsample_rates) + 2):
+    for exact in range(len(codec.config.upsample_rates) + 3):
         try:
             fast = FastCodec(codec, exact)
             found = deviation(fast.unchecked(codes), wanted)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from rhapsode.qwen3.torch.codec import CausalConv, CausalUpsample, SnakeBeta
 from rhapsode.qwen3.torch.kernels import require, runs_on
 
+FUSED = (16, 32, 64, 96, 128, 192)  # channels whose unit is one kernel: with more, its sums take too many registers
 HALF = torch.float16  # as many bits of mantissa as TF32, at twice its rate
 
 
@@ -106,30 +107,35 @@ def convolve(
     there is one. What the next product takes is the sum through `sine`, in the type `narrow`. What is not asked for is
     None. Raises `ValueError` for tensors that do not fit the product.
     """
-    rows, time, out = x.shape[0], x.shape[1], product.out
-    require("x", x, (None, None, product.into), product.dtype)
-    for name, vector in (("scale", product.scale), ("bias", product.bias)):
-        require(name, vector, (out,), torch.float32)
-    if sine is not None:
-        require("turn", sine.turn, (out,), torch.float32)
-        require("height", sine.height, (out,), torch.float32)
-    if stream is not None:
-        require("stream", stream, (rows, time, out), torch.float32)
-    if not x.is_contiguous() or not (stream is None or stream.is_contiguous()):
-        raise ValueError("x and stream should be contiguous")
+    _check(x, product, sine, stream)
     if not keep and narrow is None:
         raise ValueError("nothing is asked for")
     if not (runs_on(x.device) and product.is_tiled) or x.numel() == 0:
         return _plainly(x, product, stream, keep, sine, narrow)
     from rhapsode.qwen3.torch.kernels import conv
 
-    wide = _new(x, out, torch.float32) if keep and stream is None else stream if keep else None
-    after = None if narrow is None else _new(x, out, narrow)
+    wide = _new(x, product.out, torch.float32) if keep and stream is None else stream if keep else None
+    after = None if narrow is None else _new(x, product.out, narrow)
     conv.convolve(
         x, product.high, product.low, product.scale, product.bias, product.taps, product.dilation,
         None if sine is None else (sine.turn, sine.height), stream, wide, after,
     )  # fmt: skip
     return wide, after
+
+
+def _check(x: Tensor, product: Product, sine: Sine | None, stream: Tensor | None) -> None:
+    out = product.out
+    require("x", x, (None, None, product.into), product.dtype)
+    require("high", product.high, (out, product.into * product.taps), HALF)
+    for name, vector in (("scale", product.scale), ("bias", product.bias)):
+        require(name, vector, (out,), torch.float32)
+    if sine is not None:
+        require("turn", sine.turn, (out,), torch.float32)
+        require("height", sine.height, (out,), torch.float32)
+    if stream is not None:
+        require("stream", stream, (x.shape[0], x.shape[1], out), torch.float32)
+    if not x.is_contiguous() or not (stream is None or stream.is_contiguous()):
+        raise ValueError("x and stream should be contiguous")
 
 
 def _new(x: Tensor, channels: int, dtype: torch.dtype) -> Tensor:
@@ -160,6 +166,36 @@ def _taps(x: Tensor, weights: Sequence[Tensor], dilation: int) -> Tensor:
     for tap, weight in enumerate(weights[1:], 1):
         total += F.linear(padded[:, tap * dilation : tap * dilation + time], weight)
     return total
+
+
+def unit(
+    x: Tensor, first: Product, between: Sine, second: Product, after: Sine, stream: Tensor, *, keep: bool,
+    narrow: torch.dtype,
+) -> tuple[Tensor | None, Tensor]:  # fmt: skip
+    """Two products, the second of one tap, with a sine between and after them: `convolve` twice, or one kernel.
+
+    x [rows, time, channels] -> (sum, what the next product takes) as `convolve` has them, with what goes in between in
+    the type of the second product. Raises `ValueError` for tensors that do not fit.
+    """
+    channels = first.into
+    halves = not (first.split or second.split) and narrow is HALF
+    square = (first.out, second.into, second.out, second.taps) == (channels, channels, channels, 1)
+    if not (halves and square and channels in FUSED and runs_on(x.device)) or x.numel() == 0:
+        _, inner = convolve(x, first, sine=between, narrow=second.dtype)
+        assert inner is not None
+        total, last = convolve(inner, second, stream=stream, keep=keep, sine=after, narrow=narrow)
+        assert last is not None
+        return total, last
+    from rhapsode.qwen3.torch.kernels import conv
+
+    _check(x, first, between, None)
+    _check(x, second, after, stream)
+    last = _new(x, channels, narrow)
+    conv.unit(
+        x, (first.high, first.scale, first.bias), first.taps, first.dilation, (between.turn, between.height),
+        (second.high, second.scale, second.bias), (after.turn, after.height), stream, keep, last,
+    )  # fmt: skip
+    return (stream if keep else None), last
 
 
 def to_one(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
