@@ -90,7 +90,6 @@ class SharedNarrator:
         try:
             yield from self._read({line.index: line for line in lines})
         except BaseException:
-            self.close()
             raise
 
     def close(self) -> None:
