@@ -342,7 +342,7 @@ def test_it_is_a_narrator(options: Options) -> None:
 # ------------------------------------------------------------------ memory that runs out
 
 
-@pytest.mark.parametrize("where", ["_allocate", "_admit", "_frame", "codec"])
+@pytest.mark.parametrize("where", ["_allocate", "_admit", "_deepen", "codec"])
 def test_with_less_memory_it_goes_on_with_fewer_lanes(
     options: Options, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -385,6 +385,6 @@ def test_other_failures_are_not_taken_for_that(options: Options, monkeypatch: py
     def broken(*_: Any) -> None:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    monkeypatch.setattr(TorchStepper, "_frame", broken)
+    monkeypatch.setattr(TorchStepper, "_deepen", broken)
     with pytest.raises(RuntimeError, match="illegal memory access"):
         narrate(options)

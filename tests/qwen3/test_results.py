@@ -142,6 +142,29 @@ def test_memory_grows_with_the_groups_and_what_is_too_small_goes(host: Host) -> 
     assert len(room._spare) == 1
 
 
+class Careful:
+    """A codec that would wait for its sound, in which the lines that begin with 7 do not come out."""
+
+    def __init__(self, host: Host) -> None:
+        self.host, self.again = host, list[int]()
+
+    def unchecked(self, codes: Tensor) -> Tensor:
+        return queued_on(self.host)(torch.where(codes[:, :1, :1] == 7, torch.nan, codes.float()))
+
+    def __call__(self, codes: Tensor) -> Tensor:
+        self.again += codes[:, 0, 0].tolist()
+        return codec(codes) + 0.5
+
+
+def test_only_what_is_not_finite_is_waited_for(host: Host) -> None:
+    room, careful = SoundRoom(torch.device("cuda")), Careful(host)
+    sound = room.start(careful, batch(3, 7, 4), [RATE * 3, RATE * 2, RATE])
+    assert not careful.again
+    waves = sound.waves()
+    assert careful.again == [7]
+    assert [wave.tolist() for wave in waves] == [[3.0] * RATE * 3, [7.5] * RATE * 2, [4.0] * RATE]
+
+
 def test_codes_are_fetched_without_the_step_in_flight(host: Host) -> None:
     reader = CodesReader(torch.device("cuda"))
     done = torch.arange(4 * 6 * 2, dtype=torch.int32).view(4, 6, 2)

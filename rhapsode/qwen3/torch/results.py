@@ -14,14 +14,7 @@ import torch
 from torch import Tensor
 
 from rhapsode.qwen3.room import in_room
-
-
-def send(array: np.ndarray, device: torch.device) -> Tensor:
-    """A copy of an array on a device. On CUDA the host does not wait: a plain copy would, for all that is queued."""
-    tensor = torch.from_numpy(array)
-    if device.type != "cuda":
-        return tensor.to(device)
-    return tensor.pin_memory().to(device, non_blocking=True)
+from rhapsode.qwen3.torch.transfer import send
 
 
 class Mail:
@@ -76,16 +69,28 @@ class CodesReader:
 class Sound:
     """Waveforms that may still be on their way."""
 
-    def __init__(self, waves: Tensor, samples: Sequence[int], arrived: Callable[[], None] = lambda: None) -> None:
-        """waves: on the host, [lines, time]. `arrived` returns when they are there."""
-        self._waves, self._samples, self._arrived = waves, samples, arrived
+    def __init__(
+        self,
+        waves: Tensor,
+        samples: Sequence[int],
+        arrived: Callable[[], None] = lambda: None,
+        mend: Callable[[int], np.ndarray] | None = None,
+    ) -> None:
+        """waves: on the host, [lines, time]. `arrived` returns when they are there; `mend` makes a line anew, that
+        is not finite."""
+        self._waves, self._samples, self._arrived, self._mend = waves, samples, arrived, mend
 
     @in_room
     def waves(self) -> list[np.ndarray]:
         """Float32 samples of each line; waits for them. To be called once."""
         self._arrived()
         # Copies: what they came in is used again.
-        return [wave[:count].copy() for wave, count in zip(self._waves.numpy(), self._samples, strict=True)]
+        waves = [wave[:count].copy() for wave, count in zip(self._waves.numpy(), self._samples, strict=True)]
+        if self._mend is not None:
+            for line, wave in enumerate(waves):
+                if not np.isfinite(wave.max(initial=0.0) - wave.min(initial=0.0)):
+                    waves[line] = self._mend(line)[: len(wave)]
+        return waves
 
 
 class SoundRoom:
@@ -107,11 +112,15 @@ class SoundRoom:
                 self._codec.wait_stream(torch.cuda.current_stream(device))  # the weights came on that one
 
     def start(self, codec: Callable[[Tensor], Tensor], codes: np.ndarray, samples: Sequence[int]) -> Sound:
-        """Queue codes [lines, frames, codebooks] for the codec. samples: those of each line that are its own."""
+        """Queue codes [lines, frames, codebooks] for the codec. samples: those of each line that are its own.
+
+        A codec that looks at its own sound, and so waits for it, may have a part that does not, called `unchecked`:
+        that runs, and the whole only for lines whose sound is not finite.
+        """
         if self._copies is None:
             return Sound(codec(send(codes, self.device)).float().cpu(), samples)
         with self._codec_stream():
-            waves = codec(send(codes, self.device)).float()
+            waves = getattr(codec, "unchecked", codec)(send(codes, self.device)).float()
             made = torch.cuda.Event()
             made.record(torch.cuda.current_stream(waves.device))
         flat = self._take(waves.numel())
@@ -128,7 +137,12 @@ class SoundRoom:
             # The waves are copied before anything else is started, so the next group may have this.
             self._spare.append(flat)
 
-        return Sound(staging, samples, wait)
+        def mend(line: int) -> np.ndarray:
+            with torch.inference_mode():
+                found: np.ndarray = codec(send(codes[line : line + 1], self.device))[0].float().cpu().numpy()
+            return found
+
+        return Sound(staging, samples, wait, mend if hasattr(codec, "unchecked") else None)
 
     @contextmanager
     def _codec_stream(self) -> Iterator[None]:
