@@ -132,7 +132,7 @@ class SharedNarrator:
                 alive.discard(number)
                 lost = [left[index] for index in left if owner[index] == number]
                 self._mourn(number, said, len(lost), alive)
-                self._deal(lost, alive, owner)
+                self._deal(lost[1:], alive, owner)
                 continue
             take: Take = said.take
             before = self._counts[number].frames
