@@ -90,6 +90,7 @@ class SharedNarrator:
         try:
             yield from self._read({line.index: line for line in lines})
         except BaseException:
+            self.close()
             raise
 
     def close(self) -> None:
@@ -132,7 +133,7 @@ class SharedNarrator:
                 alive.discard(number)
                 lost = [left[index] for index in left if owner[index] == number]
                 self._mourn(number, said, len(lost), alive)
-                self._deal(lost[1:], alive, owner)
+                self._deal(lost, alive, owner)
                 continue
             take: Take = said.take
             before = self._counts[number].frames
