@@ -98,7 +98,10 @@ class BookRun:
         self.watch = Stopwatch(self.stepper.synchronise, clock)
 
     def warm_up(self) -> None:
-        """Every kernel once, on lines that end soon."""
+        """Every kernel once, on lines that end soon; before it, what a stepper can record of its steps."""
+        prepare = getattr(self.stepper, "prepare", None)
+        if prepare is not None:
+            prepare()
         short = [
             replace(reading, request=replace(reading.request, cap=min(WARM_FRAMES, reading.request.cap)))
             for reading in self.readings[: 2 * self.stepper.slots]

@@ -101,10 +101,8 @@ def _alone(result: Result) -> Iterator[str]:
         speeds = ", ".join(f"{group.x:.4g} x with {group.lines}" for group in codec.groups)
         yield f"The codec alone, {codec.format}{far}: {speeds} lines of {codec.groups[0].audio_s:.0f} s at once"
     if lane is not None:
-        first = "" if lane.first_sound is None else (
-            f"; first {lane.first_samples_s:.2f} s of a stream after {1e3 * lane.first_sound.median:.0f} ms"
-        )  # fmt: skip
-        yield f"One lane: {lane.x:.3g} x real time{first}"
+        first = f"the first {lane.first_samples_s:.2f} s of sound after {1e3 * lane.first_sound.median:.0f} ms"
+        yield f"One lane: {lane.x:.3g} x real time; {first}"
     if codec is not None or lane is not None:
         yield ""
 

@@ -52,6 +52,20 @@ def test_one_lane_reads_line_after_line(source: Source, ticking: Clock, monkeypa
     lane = one_lane(source.build("cpu", "float32"), source.model, source.codec, 3, ticking)
     assert (lane.audio_s, lane.seconds.runs, lane.x) == (alone.LANE_LINES * 0.64, (1.0, 1.0, 1.0), lane.audio_s)
     assert lane.as_json()["x"] == lane.x
+    assert (lane.first_sound.runs, lane.first_samples_s) == ((1.0,) * 5, alone.FIRST_FRAMES / 12.5)
+
+
+def test_the_first_sound_is_that_of_the_first_frames(run: BookRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[list[tuple[int, ...]]] = []
+    vocode = run.stepper.vocode
+    monkeypatch.setattr(
+        run.stepper, "vocode", lambda codes: (heard.append([line.shape for line in codes]), vocode(codes))[1]
+    )
+    whole = run.once().kept_frames
+    heard.clear()
+    assert [alone._first_sound(run) for _ in range(2)] == [1.0, 1.0]
+    assert heard == [[(alone.FIRST_FRAMES, 16)]] * 2
+    assert run.once().kept_frames == whole  # the slot is free again
 
 
 def test_a_result_says_both_and_how_far_the_floor_is(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +80,13 @@ def test_a_result_says_both_and_how_far_the_floor_is(source: Source, monkeypatch
     assert said["codec"]["groups"][0]["lines"] == 1 and said["lane"]["x"] == pytest.approx(2 * 0.64)
     assert said["whole"]["warm_up_s"] == 1.0
     text = terminal(found)
-    for wanted in ("The codec alone, ", "One lane: 1.28 x", "x floor", "warm-up 1.0 s"):
+    for wanted in (
+        "The codec alone, ",
+        "One lane: 1.28 x",
+        "the first 0.32 s of sound after 1000 ms",
+        "x floor",
+        "warm-up 1.0 s",
+    ):
         assert wanted in text
     options = Options(slots=(2,), lines=2, repeats=1)
     found = measure(source, "cpu", ("float32",), options, lambda: float(next(ticks)), lambda message: None, BOOK)

@@ -89,6 +89,8 @@ def test_none_is_left_behind() -> None:
     with crew("fill", "echo", argument=1_000_000) as made:
         made.hear()
         processes, ears = made._processes, made._ears
+        # Ctrl-C in a terminal reaches the sessions there, not them: they are ended, once.
+        assert [os.getsid(process.pid) for process in processes] == [process.pid for process in processes]
     assert [process.poll() for process in processes] == [-9, -9]
     assert not any(ear.is_alive() for ear in ears)
     made.end()
