@@ -28,6 +28,7 @@ from tests import tiny_checkpoint  # noqa: E402
 from tests.bench.conftest import BOOK  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
+ON_CPU = pytest.mark.skipif(mx.default_device() != mx.Device(mx.cpu), reason="of the CPU build")
 
 
 @pytest.fixture(autouse=True)
@@ -102,6 +103,7 @@ def test_a_problem_is_one_sentence(
 SLOW, FAST, FAR = Measured(9.0, 0.0, 0.0, 0.0), Measured(5.0, 0.01, 0.01, 0.0), Measured(1.0, 0.9, 0.9, 0.0)
 
 
+@ON_CPU
 def test_the_measured_format_and_lanes_are_taken(checkpoint: Checkpoint) -> None:
     tables = {
         24: {"float32": SLOW, "float16": FAST, "int4": FAR},
@@ -132,6 +134,7 @@ def test_bench_needs_no_torch(checkpoint: Checkpoint, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["machine"]["device"] == "mlx"
 
 
+@ON_CPU
 def test_without_formats_named_a_gpu_compares_them_all(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     def pick(*formats: str) -> list[Any]:
         return [one.format for one in on_mlx.pick(formats, "mlx", source.model, 8)]

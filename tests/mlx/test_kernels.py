@@ -18,6 +18,7 @@ from rhapsode.qwen3.trials import Trial, Way, require  # noqa: E402
 from tests.mlx import emulate  # noqa: E402
 
 SLOTS, BITS = 2, 8
+ON_CPU = pytest.mark.skipif(mx.default_device() != mx.Device(mx.cpu), reason="of the CPU build")
 SNAKE, SNAKED, SHARED = "SnakeBeta", "SnakeBeta and convolution", "quantised product"
 
 
@@ -134,6 +135,7 @@ def test_half_precision_in_a_sine_is_refused(
     assert all(trial.wrong == [library.OURS] for trial in trials)
 
 
+@ON_CPU
 def test_they_are_not_asked_where_there_is_no_gpu(checkpoint: Checkpoint) -> None:
     trials = checks.check(checkpoint.model, checkpoint.codec, mx.float32, None, SLOTS)
     assert all(library.OURS not in trial.errors for trial in trials)
