@@ -13,6 +13,7 @@ from rhapsode.bench.counts import Counts
 from rhapsode.bench.measure import StagePass, Whole
 from rhapsode.bench.schedule import Plan
 from rhapsode.bench.sweep import Sweep
+from rhapsode.bench.ways import Tried
 
 if TYPE_CHECKING:
     from rhapsode.bench.official import Against
@@ -36,6 +37,7 @@ class Result:
     beside: Beside | None  # with the stages
     against: Against | None
     notes: tuple[str, ...]
+    ways: tuple[Tried, ...] = ()
 
     def memory(self) -> dict[str, float]:
         """Bytes of weights, of keys and values, and of the peak above what was held before the model was made.
@@ -79,6 +81,8 @@ class Result:
             "memory": self.memory(),
             "notes": list(self.notes),
         }  # fmt: skip
+        if self.ways:
+            found["ways"] = [one.as_json() for one in self.ways]
         if self.stages is not None:
             found["stages"] = asdict(self.stages)
         if self.beside is not None:

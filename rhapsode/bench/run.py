@@ -23,6 +23,7 @@ from rhapsode.bench.schedule import SCHEDULES, plan
 from rhapsode.bench.source import Source, find_source
 from rhapsode.bench.stopwatch import Clock
 from rhapsode.bench.sweep import REFERENCE, Cell, Sweep, sweep
+from rhapsode.bench.ways import compared
 from rhapsode.bench.workload import Workload, draw
 from rhapsode.errors import UserError
 from rhapsode.qwen3.backends import MLX
@@ -108,6 +109,7 @@ def measure(
         beside=apart,
         against=against,
         notes=tuple(notes),
+        ways=compared((name, trial) for name in formats for trial in gauge.ways(source.model, source.codec, name)),
     )
 
 
@@ -137,9 +139,7 @@ def _sample(cell: Cell, book: Workload) -> int:
     return min(len(book.lines), max(ROUNDS * cell.slots, math.ceil(SAMPLE_S / seconds_a_line)))
 
 
-def _room_for_reference(
-    gauge: Gauge, source: Source, device: str, formats: Sequence[str], notes: list[str]
-) -> bool:
+def _room_for_reference(gauge: Gauge, source: Source, device: str, formats: Sequence[str], notes: list[str]) -> bool:
     """Whether float32 can be built to compare with; where not, that is noted."""
     counts = count(source.model, source.codec)
     talker = source.model.talker

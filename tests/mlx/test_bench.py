@@ -58,6 +58,9 @@ def test_a_run_ends_with_json_and_keeps_its_table(
     assert [row["name"] for row in found["stages"]["rows"]] == [*STAGES, "other"]
     assert all(row["seconds"] > 0 for row in found["stages"]["rows"][:4])
     assert "mlx 0" in report.read_text(encoding="utf-8")
+    assert {one["task"] for one in found["ways"]} >= {"convolution", "SnakeBeta"}
+    assert all(one["taken"] in one["errors"] for one in found["ways"])
+    assert "Ways to compute the same" in out and "conv1d" in report.read_text(encoding="utf-8")
     assert remembered.best(checkpoint.model, 2) is not None
 
 
