@@ -116,6 +116,34 @@ def test_codes_are_right_with_a_library_that_fails_silently(
         assert np.abs(wave - found[line][1]).max() <= 1e-3 * np.abs(wave).max()
 
 
+@pytest.mark.parametrize("task", ["norm", "rotation", "attention", "SnakeBeta and convolution", "write keys"])
+def test_a_reading_is_the_same_whichever_way_is_taken(
+    checkpoint: Checkpoint, prompts: list[Prompt], monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
+    """Each way within a step, a prefill and the codec, not only where it is tried."""
+    seen: list[int] = []
+
+    def counted(way: Way) -> Way:
+        def run(*inputs: Any) -> Any:
+            seen.append(1)
+            return way.run(*inputs)
+
+        return Way(way.name, run)
+
+    wanted = read(load_model(checkpoint, "float32", SLOTS), prompts, range(3), 2, kind=STEPPER)  # type: ignore[arg-type]
+    library.forget()
+    checks._found.clear()
+    last = library.WAYS[task][-1]
+    monkeypatch.setitem(library.WAYS, task, (counted(last),))
+    model: Any = load_model(checkpoint, "float32", SLOTS)
+    seen.clear()
+    found = read(model, prompts, range(3), 2, kind=STEPPER)
+    assert seen, "the other way was not taken"
+    for line, (codes, wave) in wanted.items():
+        assert np.array_equal(codes, found[line][0])
+        assert np.abs(wave - found[line][1]).max() <= 1e-3 * np.abs(wave).max()
+
+
 def test_only_the_size_that_is_wrong_is_done_otherwise(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     break_first(monkeypatch, "sort", ZEROS_ABOVE["sort"])
     tried(checkpoint)
