@@ -31,7 +31,7 @@ class Options:
     dialogue_voice: str | None = None  # reads what is inside quotation marks; None: the same voice as all else
     language: str | None = None  # name or BCP 47 tag; "auto": the model finds it itself; None: `likely_language`
     likely_language: str = ""  # what the book says of itself; taken if the model speaks it
-    device: str = "auto"  # cpu, cuda, cuda:1, mps, mlx
+    device: str = "auto"  # cpu, cuda, cuda:1, several as cuda:0,1 or cuda:all, mps, mlx
     format: str = "auto"  # float32, bfloat16, int8
     begun: tuple[Mapping[str, Any], ...] = ()  # settings of readings of the same book that have takes; auto goes on so
     threads: int | None = None  # of the processor; None: what suits it
@@ -55,7 +55,8 @@ class Voices:
 class Narrator(Protocol):
     sample_rate: int
     sampling: Sampling
-    # A narrator may also have `text_form: TextForm`; where there is none, it reads what is written.
+    # A narrator may also have `text_form: TextForm`; where there is none, it reads what is written. One that finds
+    # something out while it reads may have `tell: Callable[[str], None]`, where whoever listens puts a function.
 
     def settings(self) -> dict[str, Any]:
         """All that the sound of a line depends on, as JSON values; takes are kept apart by it."""
@@ -86,6 +87,15 @@ class SpokenForms:
         self._narrator, self._spoken = narrator, spoken
         self.sample_rate, self.sampling = narrator.sample_rate, narrator.sampling
 
+    @property
+    def tell(self) -> Callable[[str], None]:
+        return getattr(self._narrator, "tell", _nobody)
+
+    @tell.setter
+    def tell(self, hear: Callable[[str], None]) -> None:
+        if hasattr(self._narrator, "tell"):
+            self._narrator.tell = hear
+
     def settings(self) -> dict[str, Any]:
         return self._narrator.settings()
 
@@ -108,6 +118,10 @@ class SpokenForms:
 
     def _turned(self, line: Line) -> Line:
         return replace(line, text=self._spoken(line.text))
+
+
+def _nobody(text: str) -> None:
+    pass
 
 
 class Door(Protocol):

@@ -23,6 +23,7 @@ from rhapsode.audio.marks import Tags
 from rhapsode.audio.picture import cover_problem
 from rhapsode.audio.takes import TakeStore, begun_settings, takes_folder
 from rhapsode.audio.wave import to_pcm
+from rhapsode.audio.writer import TakeWriter
 from rhapsode.book import read_book, split_lines
 from rhapsode.errors import BookError, OutputError, UserError
 from rhapsode.narrator import Narrator, Options, SpokenForms, find
@@ -66,7 +67,8 @@ def narrate(
     with TakeStore(takes_folder(target), narrator.settings()) as store:
         left = [line for line in lines if not store.has(line)]
         _check_room(target, narrator, lines, left, store)
-        made_s = _read(left, narrator, store.put, watch, resumed=len(lines) - len(left))
+        with TakeWriter(store) as writer:
+            made_s = _read(left, narrator, writer.put, watch, resumed=len(lines) - len(left))
         audio_s = _assemble(target, text, lines, narrator, store, watch)
         problems = {line.index: store.info(line).problem for line in lines}
         if not keep_takes:
@@ -246,6 +248,8 @@ def _read(
 ) -> float:
     """Read lines and hand each take to `keep` as it is finished; seconds of sound made."""
     made = 0.0
+    if hasattr(narrator, "tell"):
+        narrator.tell = watch.note
     watch.begin(sum(map(narrator.expected_seconds, lines)), resumed=resumed)
     try:
         for take in narrator.read(lines):

@@ -20,7 +20,7 @@ from rhapsode.qwen3.config import CodecConfig, ModelConfig
 from rhapsode.qwen3.remembered import Chosen, Measured
 from rhapsode.qwen3.trials import Trial
 
-Model = Any  # of either back end: talker, predictor, codec, format, device, codec_group, stepper()
+Model = Any  # of either back end: talker, predictor, codec, format, device, policy(), stepper()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,9 @@ class Gauge(Protocol):
 
     def default_slots(self, device: str, model: ModelConfig, codec: CodecConfig, format: str) -> tuple[int, ...]:
         """That are measured where none are named."""
+
+    def refill(self, device: str, slots: int) -> int:
+        """Free slots that are waited for before lines are admitted."""
 
     def pick(self, formats: Sequence[str], device: str, model: ModelConfig, slots: int) -> list[Chosen]:
         """The formats that are meant. Raises `UserError` for one that there is not."""
@@ -80,6 +83,9 @@ class Gauge(Protocol):
 
     def floor(self, model: Model, lanes: int, watch: Stopwatch) -> float:
         """Seconds of every product of one frame at these lanes."""
+
+    def exact(self) -> AbstractContextManager[None]:
+        """Within it, float32 is float32: no library may round its factors for speed."""
 
     def forced(self, script: np.ndarray) -> Forced:
         """`script`: codes [draws, lines]."""

@@ -10,7 +10,7 @@ import math
 import platform
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.metadata import version
 from typing import Any
 
@@ -48,6 +48,10 @@ def choose_device(device: str) -> str:
 def default_slots(device: str, model: ModelConfig, codec: CodecConfig, format: str) -> tuple[int, ...]:
     most = memory.default_slots(model, codec, *FORMATS[format])
     return tuple(slots for slots in SLOTS if slots < most) + (most,)
+
+
+def refill(device: str, slots: int) -> int:
+    return 1
 
 
 def pick(formats: Sequence[str], device: str, model: ModelConfig, slots: int) -> list[Chosen]:
@@ -180,6 +184,10 @@ def _products(trunk: Trunk, x: mx.array) -> list[mx.array]:
         mixed = block.qkv(x)[:, : shape.heads * shape.head_dim]
         made += [block.out(mixed), block.down(block.gate_up(x)[:, : shape.intermediate])]
     return made
+
+
+def exact() -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 class forced:

@@ -52,13 +52,16 @@ def groups(workload: Workload, slots: int, schedule: str) -> list[list[int]]:
     return batches(lines, slots)
 
 
-def plan(workload: Workload, slots: int, schedule: str) -> Plan:
-    """The seats as the engine gives them on a device that reports an end at once."""
+def plan(workload: Workload, slots: int, schedule: str, refill: int = 1) -> Plan:
+    """The seats as the engine gives them on a device that reports an end at once.
+
+    refill: free slots that are waited for before any is taken again.
+    """
     seats: list[Seat] = []
     now = 0
     for group in groups(workload, slots, schedule):
         readings = [Reading(n, Request(None, workload.lines[n].frames, 0), workload.lines[n].tokens) for n in group]
-        lanes = Lanes(slots, readings)
+        lanes = Lanes(slots, readings, refill)
         ends: dict[int, int] = {}
         while lanes.running or lanes.waiting:
             for slot, reading in lanes.fill():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rhapsode.engine import judge
 from rhapsode.engine.lanes import Lanes, Reading
 from rhapsode.engine.meter import Meter
-from rhapsode.engine.stepper import Ending, Request, Stepper
+from rhapsode.engine.stepper import Ending, Pending, Request, Stepper
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,9 +33,10 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How hard to try, and how much sound to make at once."""
+    """How hard to try, and how much to begin at once."""
 
     tries: int = 3  # readings of one line at most
+    refill: int = 1  # free slots that are waited for before lines are admitted
     shelf_lines: int = 8  # finished lines that are collected and sorted before the codec runs
     group_lines: int = 8  # of these, lines in one codec call at most
     group_frames: int = 1024  # padded frames in one codec call at most
@@ -46,6 +47,14 @@ class _Try:
     reading: Reading
     codes: np.ndarray
     problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Tries whose sound was begun, how many tries each took, and the sound."""
+
+    members: list[tuple[_Try, int]]
+    sound: Pending
 
 
 # What makes the request of a later attempt: (line, attempt) -> Request.
@@ -71,14 +80,15 @@ class _Loop:
     def __init__(
         self, readings: Iterable[Reading], stepper: Stepper, again: Again, policy: Policy, meter: Meter
     ) -> None:
-        self.lanes = Lanes(stepper.slots, readings)
+        self.lanes = Lanes(stepper.slots, readings, policy.refill)
         self.stepper, self.again, self.policy, self.meter = stepper, again, policy, meter
         self.shelf: list[tuple[_Try, int]] = []  # what waits for its sound, and how many tries it took
+        self.begun: _Group | None = None  # its sound is collected when the next group's was begun
         self.failed: dict[int, _Try] = {}  # the best bad try so far of a line that is read again
 
     def run(self) -> Iterator[Finished]:
         lanes = self.lanes
-        while lanes.running or lanes.waiting or self.shelf:
+        while lanes.running or lanes.waiting or self.shelf or self.begun:
             seated = lanes.fill()
             if seated:
                 self.stepper.admit([(slot, reading.request) for slot, reading in seated])
@@ -89,8 +99,11 @@ class _Loop:
                 for slot, frames, ending in self.stepper.finished():
                     codes = self.stepper.codes(slot, frames)
                     self._weigh(_Try(lanes.release(slot), codes, _problem(codes, ending)))
-            if self.shelf and (not (lanes.running or lanes.waiting) or len(self.shelf) >= self.policy.shelf_lines):
+            idle = not (lanes.running or lanes.waiting)
+            if self.shelf and (idle or len(self.shelf) >= self.policy.shelf_lines):
                 yield from self._vocode()
+            if idle:
+                yield from self._collect()
 
     def _weigh(self, attempt: _Try) -> None:
         """Put the best try so far on the shelf, or its line back into the queue."""
@@ -113,22 +126,34 @@ class _Loop:
         self.lanes.add(replace(last, request=self.again(last.line, number), attempt=number))
 
     def _vocode(self) -> Iterator[Finished]:
+        """Begin the sound of what is on the shelf, a group at a time.
+
+        A group is collected after the next one was begun, so that a device that queues has work all the while.
+        """
         shelf, self.shelf = sorted(self.shelf, key=lambda item: len(item[0].codes)), []
-        for group in _groups(shelf, self.policy):
-            waves = self.stepper.vocode([attempt.codes for attempt, _ in group])
-            for (attempt, tries), wave in zip(group, waves, strict=True):
-                heard = replace(attempt, problem=max(attempt.problem, judge.judge_wave(wave), key=judge.PROBLEMS.index))
-                if heard.problem != attempt.problem:
-                    best = self._best(heard)
-                    if tries < self.policy.tries:
-                        self._retry(best, replace(attempt.reading, attempt=tries))
-                        continue
-                    if best is not heard:
-                        self.shelf.append((best, tries))
-                        continue
-                self.failed.pop(heard.reading.line, None)
-                self.meter.kept_frames += len(heard.codes)
-                yield Finished(heard.reading.line, heard.codes, wave, heard.reading.attempt, tries, heard.problem)
+        for members in _groups(shelf, self.policy):
+            group = _Group(members, self.stepper.vocode([attempt.codes for attempt, _ in members]))
+            yield from self._collect()
+            self.begun = group
+
+    def _collect(self) -> Iterator[Finished]:
+        """Hand out what is good of the group that was begun; the rest is read again."""
+        group, self.begun = self.begun, None
+        if group is None:
+            return
+        for (attempt, tries), wave in zip(group.members, group.sound.waves(), strict=True):
+            heard = replace(attempt, problem=max(attempt.problem, judge.judge_wave(wave), key=judge.PROBLEMS.index))
+            if heard.problem != attempt.problem:
+                best = self._best(heard)
+                if tries < self.policy.tries:
+                    self._retry(best, replace(attempt.reading, attempt=tries))
+                    continue
+                if best is not heard:
+                    self.shelf.append((best, tries))
+                    continue
+            self.failed.pop(heard.reading.line, None)
+            self.meter.kept_frames += len(heard.codes)
+            yield Finished(heard.reading.line, heard.codes, wave, heard.reading.attempt, tries, heard.problem)
 
 
 def _problem(codes: np.ndarray, ending: Ending) -> str:

@@ -59,7 +59,7 @@ def loops(codes: np.ndarray) -> bool:
         same = first[period:] == first[:-period]
         # A run of n equal pairs is a pattern of n + period frames.
         run = max(LOOP_FRAMES, LOOP_TURNS * period) - period
-        if len(same) >= run and _longest_run(same) >= run:
+        if np.count_nonzero(same) >= run and _longest_run(same) >= run:
             return True
     return False
 
@@ -71,6 +71,8 @@ def _longest_run(flags: np.ndarray) -> int:
 
 def judge_wave(wave: np.ndarray) -> str:
     """The problem with a waveform, "" if there is none."""
-    if not np.isfinite(wave).all():
+    # Two passes over a minute of sound and no copy of it: what is not finite comes through to the extremes.
+    lowest, highest = wave.min(initial=0.0), wave.max(initial=0.0)
+    if not (np.isfinite(lowest) and np.isfinite(highest)):
         return "not finite"
-    return "silent" if np.abs(wave).max(initial=0.0) < SILENT_PEAK else ""
+    return "silent" if max(-lowest, highest) < SILENT_PEAK else ""

@@ -1,4 +1,4 @@
-"""Which line sits in which slot, and which comes next: longest expected first, refill the moment one ends.
+"""Which line sits in which slot, and which comes next: longest expected first, refilled by ones or by groups.
 
 Knows slots and readings. Knows no array and no model: it moves numbers and names about.
 """
@@ -25,11 +25,14 @@ class Reading:
 class Lanes:
     """A queue of readings and the slots they sit in."""
 
-    def __init__(self, slots: int, readings: Iterable[Reading]) -> None:
+    def __init__(self, slots: int, readings: Iterable[Reading], refill: int = 1) -> None:
+        """`refill`: free slots that are waited for before any is taken again, since a prefill costs much whether it
+        is of one line or of many. 1: the moment a line ends."""
         # Shortest first, since the longest is taken from the end; equal ones in the order given.
         self._waiting = sorted(readings, key=lambda reading: reading.expected, reverse=True)[::-1]
         self._free = list(range(slots - 1, -1, -1))
         self._sitting: dict[int, Reading] = {}
+        self._refill = refill
 
     @property
     def running(self) -> int:
@@ -44,8 +47,13 @@ class Lanes:
         bisect.insort(self._waiting, reading, key=lambda other: other.expected)
 
     def fill(self) -> list[tuple[int, Reading]]:
-        """Seat waiting readings in free slots, the longest in the lowest; the group to admit."""
-        seated = []
+        """Seat waiting readings in free slots, the longest in the lowest; the group to admit.
+
+        Empty while fewer slots are free than are waited for, unless nothing runs or all that wait find a place.
+        """
+        seated: list[tuple[int, Reading]] = []
+        if len(self._free) < min(self._refill, len(self._waiting)) and self._sitting:
+            return seated
         while self._free and self._waiting:
             slot, reading = self._free.pop(), self._waiting.pop()
             self._sitting[slot] = reading

@@ -24,6 +24,13 @@ class Ending(IntEnum):
     NOT_FINITE = 3  # the logits held NaN or infinity
 
 
+class OutOfRoom(Exception):
+    """The device has not the memory for what was asked of it; `str(error)` is what it said.
+
+    Making a stepper and all of its methods may raise this. The stepper is then of no more use.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One reading of one line, as an accelerator sees it."""
@@ -33,8 +40,15 @@ class Request:
     seed: int  # 64 bits; the random words of this reading
 
 
+class Pending(Protocol):
+    """Sound that was asked for and may still be in the making."""
+
+    def waves(self) -> list[np.ndarray]:
+        """Float32 samples [frames * samples_per_frame] of each line, when they are there. To be called once."""
+
+
 class Stepper(Protocol):
-    """Lanes on one device. Work may be queued; only `finished`, `codes` and `vocode` wait for results."""
+    """Lanes on one device. Work may be queued; only `finished`, `codes` and a `Pending` wait for results."""
 
     slots: int
     sample_rate: int
@@ -53,10 +67,17 @@ class Stepper(Protocol):
         """
 
     def codes(self, slot: int, frames: int) -> np.ndarray:
-        """The codes of a finished lane, int [frames, codebooks]. The slot is free afterwards."""
+        """The codes of a finished lane, int [frames, codebooks]. The slot is free afterwards.
 
-    def vocode(self, codes: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Codes of whole lines, each [frames, codebooks], to float32 samples [frames * samples_per_frame]."""
+        Waits for no step that was queued after the one in which the lane ended.
+        """
+
+    def vocode(self, codes: Sequence[np.ndarray]) -> Pending:
+        """Begin to turn the codes of whole lines, each [frames, codebooks], into sound.
+
+        What was begun is collected in the same order, and at most one group is begun before the one before it is
+        collected.
+        """
 
     def synchronise(self) -> None:
         """Return when everything that was queued is done."""

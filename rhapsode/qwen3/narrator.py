@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rhapsode.engine import judge
-from rhapsode.engine.decode import Finished, Policy, decode
+from rhapsode.engine.decode import Finished
+from rhapsode.engine.fallback import decode_in_room
 from rhapsode.engine.lanes import Reading
 from rhapsode.engine.meter import Meter
-from rhapsode.engine.stepper import Request
+from rhapsode.engine.stepper import OutOfRoom, Request, Stepper
 from rhapsode.errors import CheckpointError, UserError
 from rhapsode.narrator import Options, TextForm, Voices
 from rhapsode.qwen3 import voices as voice_table
@@ -33,6 +35,7 @@ from rhapsode.types import Line, Sampling, Speaker, Take
 
 if TYPE_CHECKING:
     from rhapsode.qwen3.mlx.load import Model as MlxModel
+    from rhapsode.qwen3.shared import SharedNarrator
     from rhapsode.qwen3.torch.load import Model
 
 SILENT_LINE_S = 0.2  # a line with nothing to say
@@ -41,8 +44,22 @@ _FORMATS = ("format", "codec_format")  # settings that a machine may choose
 _FULL_SIZE = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"
 
 
-def load(options: Options) -> Qwen3Narrator:
+def load(options: Options) -> Qwen3Narrator | SharedNarrator:
     """A narrator as the options ask for. Raises `UserError` for anything that cannot be had."""
+    if options.device.startswith("cuda:") and backend_of(options.device) != MLX:
+        from rhapsode.qwen3.torch.several import several
+
+        devices = several(options.device)
+        if len(devices) > 1:
+            from rhapsode.qwen3.shared import SharedNarrator
+
+            return SharedNarrator(options, devices)
+        options = replace(options, device=devices[0].name)
+    return load_one(options)
+
+
+def load_one(options: Options) -> Qwen3Narrator:
+    """A narrator on one device of this process."""
     if options.slots is not None and options.slots < 1:
         raise UserError(f"--slots must be 1 or more, not {options.slots}.")
     if options.threads is not None and options.threads < 1:
@@ -143,6 +160,11 @@ def _same_but_format(begun: Iterable[Mapping[str, Any]], fixed: Mapping[str, Any
     return [one for one in begun if {name: one[name] for name in one if name not in _FORMATS} == fixed]
 
 
+def expected_seconds(line: Line) -> float:
+    """A guess at how long a line will be."""
+    return judge.expected_seconds(line.text) if judge.speakable(line.text) else SILENT_LINE_S
+
+
 class Qwen3Narrator:
     """Implements `rhapsode.narrator.Narrator`."""
 
@@ -166,6 +188,8 @@ class Qwen3Narrator:
         self.sample_rate = checkpoint.codec.sample_rate
         self.sampling = sampling
         self.slots = options.slots or model.default_slots
+        # Hears what is found out while it reads.
+        self.tell: Callable[[str], None] = to_stderr
         self.seed = options.seed
         self._frame_rate = checkpoint.codec.frame_rate
         tokenizer = TextTokenizer(checkpoint.folder, checkpoint.model.first_control_token)
@@ -202,7 +226,7 @@ class Qwen3Narrator:
         return self._prompts.get(line.speaker, self._prompts["narration"])(line.text)
 
     def expected_seconds(self, line: Line) -> float:
-        return judge.expected_seconds(line.text) if judge.speakable(line.text) else SILENT_LINE_S
+        return expected_seconds(line)
 
     def useful(self) -> float:
         return self._meter.useful
@@ -223,13 +247,13 @@ class Qwen3Narrator:
             return
         prompts = [self.prompt(line) for line in spoken]
         caps = [max(1, math.ceil(judge.cap_seconds(line.text) * self._frame_rate)) for line in spoken]
-        stepper = self.model.stepper(
-            self.sampling,
-            slots=min(self.slots, len(spoken)),
-            prompt=max(map(len, prompts)),
-            frames=max(caps),
-            sample_rate=self.sample_rate,
-        )
+        longest, most = max(map(len, prompts)), max(caps)
+        slots = min(self.options.slots or self.model.slots_for(longest + most), len(spoken))
+
+        def make(slots: int) -> Stepper:
+            return self.model.stepper(
+                self.sampling, slots=slots, prompt=longest, frames=most, sample_rate=self.sample_rate
+            )
 
         def request(number: int, attempt: int) -> Request:
             return Request(prompts[number], caps[number], self._words(spoken[number], attempt))
@@ -238,12 +262,17 @@ class Qwen3Narrator:
             Reading(number, request(number, 1), judge.expected_seconds(line.text)) for number, line in enumerate(spoken)
         )
         # A greedy reading comes out the same however often it is made.
-        policy = Policy(
-            tries=1 if self.sampling.greedy else self.options.tries,
-            group_lines=self.model.codec_group,
-        )
-        for finished in decode(readings, stepper, request, policy, self._meter):
-            yield self._take(spoken[finished.line], finished)
+        policy = self.model.policy(slots, longest + most, 1 if self.sampling.greedy else self.options.tries)
+        try:
+            for finished in decode_in_room(
+                readings, make, slots, request, policy, self._meter, forget=self.model.forget, tell=self.tell
+            ):
+                yield self._take(spoken[finished.line], finished)
+        except OutOfRoom as error:
+            raise UserError(
+                f"There is not enough memory on {self.model.device} for one line of {most / self._frame_rate:.0f} s "
+                f"in {self.model.format} ({error}); close what else uses it, or choose another --device or --format."
+            ) from None
 
     def _words(self, line: Line, attempt: int) -> int:
         """64 random bits of one reading, from the seed, the line and the attempt alone."""
@@ -264,3 +293,8 @@ class Qwen3Narrator:
             tries=finished.tries,
             problem=finished.problem,
         )
+
+
+def to_stderr(text: str) -> None:
+    """For who has no better place for it."""
+    print(f"rhapsode: {text}", file=sys.stderr, flush=True)

@@ -44,6 +44,15 @@ def test_the_book_is_read_as_planned(source: Source, ticking: Clock, schedule: s
     assert whole.x == pytest.approx(1 / whole.rtf) and whole.x_total == pytest.approx(whole.x / whole.useful)
 
 
+@pytest.mark.parametrize("refill", [1, 2, 3])
+def test_a_book_refilled_by_groups_is_read_as_planned(source: Source, ticking: Clock, refill: int) -> None:
+    run = BookRun(source.build("cpu", "float32"), source.model, source.codec, BOOK, 3, "refill", ticking)
+    run.policy = replace(run.policy, refill=refill)
+    whole, planned = run.whole(1, quiet), plan(BOOK, 3, "refill", refill)
+    assert (whole.steps, whole.useful) == (planned.steps, planned.useful)
+    assert whole.prefills == len({seat.start for seat in planned.seats}) == {1: 4, 2: 3, 3: 2}[refill]
+
+
 def test_stages_add_up_to_the_pass(source: Source, ticking: Clock) -> None:
     """Each of n stages takes one tick, and between any two of them another one passes, which is nobody's."""
     run = BookRun(source.build("cpu", "float32"), source.model, source.codec, BOOK, 2, "refill", ticking)

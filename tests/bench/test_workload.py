@@ -44,6 +44,13 @@ def test_refill_begins_a_line_the_moment_another_ends() -> None:
     assert (seats.steps, seats.useful) == (8, 15 / 16)
 
 
+def test_refill_waits_for_as_many_free_slots_as_it_is_told() -> None:
+    seats = plan(script(9, 8, 6, 5, 4, 2, 1), 3, "refill", refill=2)
+    assert [(seat.slot, seat.start, seat.stop) for seat in seats.seats] == [
+        (0, 0, 9), (1, 0, 8), (2, 0, 6), (1, 8, 13), (2, 8, 12), (0, 12, 14), (2, 12, 13),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(("schedule", "steps"), [("book", 6 + 3), ("sorted", 6 + 3), ("refill", 8)])
 def test_a_group_waits_for_its_longest_line(schedule: str, steps: int) -> None:
     assert plan(script(4, 6, 2, 3), 2, schedule).steps == steps

@@ -43,6 +43,18 @@ class _Seat:
 
 
 @dataclass(slots=True)
+class Ticket:
+    """Sound that was begun; to be collected once, in order."""
+
+    sound: list[np.ndarray]
+    stepper: ScriptedStepper
+
+    def waves(self) -> list[np.ndarray]:
+        assert self.stepper.begun.pop(0) is self, "collected out of turn"
+        return self.sound
+
+
+@dataclass(slots=True)
 class ScriptedStepper:
     """`late`: lanes are reported one step after they ended, as by a device that queues."""
 
@@ -53,6 +65,8 @@ class ScriptedStepper:
     samples_per_frame: int = PER_FRAME
     read: list[tuple[int, int]] = field(default_factory=list)  # (line, attempt) in the order of admission
     groups: list[list[int]] = field(default_factory=list)  # frames of the lines of each codec call
+    begun: list[Ticket] = field(default_factory=list)  # codec calls that were not collected yet
+    most_lines_begun: int = 0  # in them
     seats: dict[int, _Seat] = field(default_factory=dict)
     handed: set[int] = field(default_factory=set)  # slots reported and not fetched yet
 
@@ -87,9 +101,12 @@ class ScriptedStepper:
         assert frames == seat.frames
         return codes_of(seat.line, seat.attempt, seat.script)
 
-    def vocode(self, codes: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def vocode(self, codes: Sequence[np.ndarray]) -> Ticket:
+        assert len(self.begun) <= 1, "two groups wait to be collected"
         self.groups.append([len(line) for line in codes])
-        return [self._sound(line) for line in codes]
+        self.most_lines_begun = max(self.most_lines_begun, sum(len(ticket.sound) for ticket in self.begun) + len(codes))
+        self.begun.append(Ticket([self._sound(line) for line in codes], self))
+        return self.begun[-1]
 
     def _sound(self, codes: np.ndarray) -> np.ndarray:
         if not len(codes):

@@ -41,7 +41,7 @@ def run(
     finished = list(decode(readings(script), stepper, again, policy, meter))
     lines = [one.line for one in finished]
     assert sorted(lines) == sorted(script), "every line is handed out exactly once"
-    assert not stepper.seats and not stepper.handed
+    assert not stepper.seats and not stepper.handed and not stepper.begun
     for one in finished:
         if one.attempt <= len(script[one.line]):
             np.testing.assert_array_equal(one.codes, codes_of(one.line, one.attempt, script[one.line][one.attempt - 1]))
@@ -164,6 +164,19 @@ def test_slots_are_refilled_at_once() -> None:
     assert (meter.prefills, meter.retakes) == (3, 0)
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["prompt", "late"])
+@pytest.mark.parametrize("refill", [1, 2, 5, 8, 100])
+def test_lines_admitted_in_groups_are_the_same_lines(refill: int, late: bool) -> None:
+    script = mixture(5, 60)
+    finished, stepper, meter = run(script, 8, Policy(refill=refill), late=late)
+    alone, _, at_once = run(script, 8, late=late)
+    for line, one in finished.items():
+        assert (one.attempt, one.tries, one.problem) == (alone[line].attempt, alone[line].tries, alone[line].problem)
+    assert meter.kept_frames == at_once.kept_frames and meter.lane_frames == 8 * meter.steps
+    if refill > 1:
+        assert meter.prefills < at_once.prefills and meter.useful < at_once.useful
+
+
 def test_the_meter_counts_what_was_thrown_away() -> None:
     _, _, meter = run({0: [CAPPED, Attempt(10)]}, slots=3)
     assert (meter.steps, meter.lane_frames, meter.kept_frames, meter.retakes) == (100, 300, 10, 1)
@@ -195,6 +208,21 @@ def test_codec_calls_are_sorted_and_bounded() -> None:
         assert len(group) == 1 or len(group) * max(group) <= 100
     assert max(map(len, stepper.groups)) == 4
     assert any(len(group) < 4 and len(group) * max(group) > 50 for group in stepper.groups), "the frames bound it too"
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["prompt", "late"])
+def test_a_group_is_collected_when_the_next_was_begun(late: bool) -> None:
+    """A device that queues has a group to work on while the host hands out the one before."""
+    script = {line: [Attempt(5 + line)] for line in range(12)}
+    stepper = ScriptedStepper(script, slots=3, late=late)
+    collected = []
+    for one in decode(readings(script), stepper, again, Policy(shelf_lines=4, group_lines=2)):
+        collected.append((one.line, len(stepper.groups), len(stepper.begun)))
+    assert len(collected) == 12
+    order = [frames - 5 for group in stepper.groups for frames in group]
+    assert [line for line, _, _ in collected] == order, "in the order in which they were begun"
+    for place, (_, groups, begun) in enumerate(collected):
+        assert (groups, begun) == ((place // 2 + 2, 1) if place < 10 else (6, 0))
 
 
 def test_a_line_longer_than_a_group_goes_alone() -> None:

@@ -91,3 +91,37 @@ def test_every_reading_sits_once_whatever_ends_first(slots: int) -> None:
         taken.discard(leaving)
         lanes.release(leaving)
     assert sorted(sat) == list(range(20))
+
+
+# ------------------------------------------------------------------ refill by groups
+
+
+def test_lines_wait_until_enough_slots_are_free() -> None:
+    lanes = Lanes(6, [reading(line, line) for line in range(20)], refill=3)
+    assert len(seated(lanes)) == 6, "nothing runs"
+    for slot in (4, 1):
+        lanes.release(slot)
+        assert seated(lanes) == []
+    lanes.release(5)
+    assert [slot for slot, _ in seated(lanes)] == [1, 4, 5]
+
+
+def test_the_last_lines_do_not_wait_for_more_slots_than_they_need() -> None:
+    lanes = Lanes(6, [reading(line, line) for line in range(8)], refill=4)
+    assert len(seated(lanes)) == 6
+    lanes.release(2)
+    assert seated(lanes) == []
+    lanes.release(3)
+    assert seated(lanes) == [(2, 1), (3, 0)]
+    lanes.add(reading(9, 9))
+    assert seated(lanes) == []
+    lanes.release(0)
+    assert seated(lanes) == [(0, 9)]
+
+
+def test_nothing_waits_where_nothing_runs() -> None:
+    lanes = Lanes(2, [reading(line, line) for line in range(5)], refill=8)
+    for wanted in (2, 2, 1, 0):
+        assert len(seated(lanes)) == wanted
+        for slot in range(wanted):
+            lanes.release(slot)

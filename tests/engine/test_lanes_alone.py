@@ -15,6 +15,7 @@ from rhapsode.engine.lanes import Reading
 from rhapsode.engine.stepper import Request
 from rhapsode.qwen3.limits import MIN_FRAMES, Limits
 from rhapsode.qwen3.prompt import Prompt
+from rhapsode.qwen3.torch import prefill
 from rhapsode.qwen3.torch import stepper as stepper_module
 from rhapsode.qwen3.torch.load import load_model
 from tests.engine.conftest import TEXTS, Tiny
@@ -72,7 +73,7 @@ def test_groups_that_are_admitted_in_parts(
 ) -> None:
     """A prefill of more rows than are taken at once is made in parts, which no line can tell."""
     prompts, sounds = mode
-    monkeypatch.setattr(stepper_module, "PREFILL_ROWS_CPU", 80)
+    monkeypatch.setattr(prefill, "MOST_ROWS_CPU", 80)
     assert_same(read(tiny.model, prompts, LINES, 7), sounds, "admitted in parts")
 
 

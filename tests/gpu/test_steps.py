@@ -59,9 +59,7 @@ def test_recorded_steps_give_the_same_codes(
     model = load_model(checkpoint, "cuda", format)
     sounds = {}
     for kind in (TorchStepper, Plain):
-        sounds[kind] = torch_lanes.read(
-            model, prompts, range(len(prompts)), 5, sampling=sampling, kind=kind, cap=90
-        )
+        sounds[kind] = torch_lanes.read(model, prompts, range(len(prompts)), 5, sampling=sampling, kind=kind, cap=90)
     for line, (codes, _) in sounds[TorchStepper].items():
         assert (codes == sounds[Plain][line][0]).all() and len(codes) == len(sounds[Plain][line][0]), line
 

@@ -47,6 +47,6 @@ def test_groups_of_mixed_lengths(pair: Pair) -> None:
         slots=1, limits=Limits(8, 8), sample_rate=24000,
     )  # fmt: skip
     lines = [random_codes(pair, 1, frames, frames)[0] for frames in (3, 40, 17)]
-    for line, wave in zip(lines, stepper.vocode(lines), strict=True):
+    for line, wave in zip(lines, stepper.vocode(lines).waves(), strict=True):
         theirs = decode_officially(pair, line[None])[0]
         assert np.abs(wave - theirs).max() <= TOLERANCE * np.abs(theirs).max()

@@ -229,3 +229,29 @@ def test_load_gives_a_narrator_of_lines(checkpoint: Path) -> None:
     takes = {take.line.index: take for take in narrator.read(lines)}
     assert sorted(takes) == [0, 1, 2] and narrator.settings()["voice"] == "serena"
     assert all(len(take.audio) == take.frames * 1920 for take in takes.values())
+
+
+@pytest.mark.parametrize("embedded", [False, True], ids=["checkpoint", "embedded"])
+def test_what_is_found_out_on_the_way_is_said(
+    book: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, embedded: bool
+) -> None:
+    """A narrator with spoken forms before it is heard as well."""
+    from rhapsode.qwen3.torch.stepper import TorchStepper
+
+    allocate = TorchStepper._allocate
+    tight = [True]
+
+    def refuse(stepper: TorchStepper) -> None:
+        allocate(stepper)
+        if tight.pop() if tight else False:
+            from rhapsode.engine.stepper import OutOfRoom
+
+            raise OutOfRoom("no")
+
+    monkeypatch.setattr(TorchStepper, "_allocate", refuse)
+    said = io.StringIO()
+    chosen = {} if embedded else {"checkpoint": checkpoint}
+    rhapsode.narrate(
+        book, "out.wav", device="cpu", slots=2, chapters=1, progress=Progress(said), format="float32", **chosen
+    )
+    assert said.getvalue().count("Memory ran out with 2 lines side by side; it goes on with 1.") == 1

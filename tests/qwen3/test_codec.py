@@ -142,17 +142,17 @@ def test_codes_out_of_range_are_refused_loudly(stepper: TorchStepper, bad: int) 
 
 def test_empty_lines_give_no_samples(stepper: TorchStepper) -> None:
     nothing, something = np.zeros((0, 16), np.int32), random_codes(4)[0].numpy()
-    assert stepper.vocode([]) == []
-    assert [len(wave) for wave in stepper.vocode([nothing, nothing])] == [0, 0]
-    waves = stepper.vocode([nothing, something, nothing])
+    assert stepper.vocode([]).waves() == []
+    assert [len(wave) for wave in stepper.vocode([nothing, nothing]).waves()] == [0, 0]
+    waves = stepper.vocode([nothing, something, nothing]).waves()
     assert [len(wave) for wave in waves] == [0, 4 * 1920, 0]
     assert all(wave.dtype == np.float32 and wave.ndim == 1 for wave in waves)
 
 
 def test_a_line_in_a_group_sounds_as_alone(stepper: TorchStepper) -> None:
     lines = [random_codes(frames, seed=frames)[0].numpy() for frames in (1, 40, 17)]
-    for line, wave in zip(lines, stepper.vocode(lines), strict=True):
-        assert deviation(wave, stepper.vocode([line])[0]) <= TOLERANCE
+    for line, wave in zip(lines, stepper.vocode(lines).waves(), strict=True):
+        assert deviation(wave, stepper.vocode([line]).waves()[0]) <= TOLERANCE
 
 
 # ------------------------------------------------------------------ parts

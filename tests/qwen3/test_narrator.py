@@ -18,6 +18,9 @@ from rhapsode.errors import CheckpointError, UserError
 from rhapsode.narrator import Options, Voices
 from rhapsode.qwen3 import narrator as qwen3
 from rhapsode.qwen3.narrator import SILENT_LINE_S, Qwen3Narrator
+from rhapsode.qwen3.room import in_room
+from rhapsode.qwen3.torch.codec import CodecDecoder
+from rhapsode.qwen3.torch.results import Sound
 from rhapsode.qwen3.torch.stepper import TorchStepper
 from rhapsode.qwen3.torch.talker import Talker
 from rhapsode.types import Line, Take
@@ -259,8 +262,9 @@ def test_attempts_draw_other_numbers(options: Options) -> None:
 def test_sound_that_is_none_becomes_a_pause(
     options: Options, monkeypatch: pytest.MonkeyPatch, level: float, problem: str
 ) -> None:
-    def vocode(stepper: TorchStepper, codes: list[np.ndarray]) -> list[np.ndarray]:
-        return [np.full(len(line) * stepper.samples_per_frame, level, np.float32) for line in codes]
+    def vocode(stepper: TorchStepper, codes: list[np.ndarray]) -> Sound:
+        samples = [len(line) * stepper.samples_per_frame for line in codes]
+        return Sound(torch.full((len(codes), max(samples)), level), samples)
 
     monkeypatch.setattr(TorchStepper, "vocode", vocode)
     for index, take in narrate(options, "Oh.", "A fish.", tries=2).items():
@@ -333,3 +337,54 @@ def test_it_is_a_narrator(options: Options) -> None:
     assert isinstance(narrator, Qwen3Narrator)
     for name in ("sample_rate", "sampling", "settings", "notes", "expected_seconds", "read", "useful", "retakes"):
         assert hasattr(narrator, name)
+
+
+# ------------------------------------------------------------------ memory that runs out
+
+
+@pytest.mark.parametrize("where", ["_allocate", "_admit", "_deepen", "codec"])
+def test_with_less_memory_it_goes_on_with_fewer_lanes(
+    options: Options, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    first = narrate(options)
+    holder = CodecDecoder if where == "codec" else TorchStepper
+    name = "forward" if where == "codec" else where
+    real = getattr(holder, name)
+    real = real.__wrapped__ if where == "_allocate" else real  # what stands in its place is guarded as it is
+    tight = [5]  # calls that there is no room for
+
+    def refuse(*arguments: Any, **named: Any) -> Any:
+        if tight[0] and (where == "codec" or arguments[0].slots > 1):
+            tight[0] -= 1
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB.\nAnd a table.")
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(holder, name, in_room(refuse) if where == "_allocate" else refuse)
+    narrator, told = qwen3.load(options), []
+    narrator.tell = told.append
+    if where == "codec":
+        tight[0] = 2
+    takes = {take.line.index: take for take in narrator.read(lines(*TEXTS))}
+    assert_same_sound(first, takes)
+    assert told == [
+        "Memory ran out with 4 lines side by side; it goes on with 2.",
+        "Memory ran out with 2 lines side by side; it goes on with 1.",
+    ]
+
+
+def test_no_memory_for_one_line_is_a_sentence(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried")
+
+    monkeypatch.setattr(TorchStepper, "_allocate", in_room(refuse))
+    with pytest.raises(UserError, match="not enough memory on cpu for one line of .* in float32 .*DefaultCPUAllocator"):
+        narrate(options)
+
+
+def test_other_failures_are_not_taken_for_that(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(TorchStepper, "_deepen", broken)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        narrate(options)

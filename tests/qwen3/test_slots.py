@@ -32,7 +32,53 @@ def test_as_many_as_memory_holds(large: Source) -> None:
     for free, wanted in ((2 * 64 * lane, 64), (2 * 63 * lane, 32), (2 * 9 * lane, 8), (2 * lane, 1), (0, 1)):
         assert slots.default_slots(talker, "cpu", "int8", free) == wanted
     assert slots.default_slots(talker, "cpu", "float32", 2 * 64 * lane) == 32
-    assert slots.default_slots(talker, "cuda:0", "bfloat16", 3 * GB) >= 8, "a card of 8 GB, beside the weights"
+
+
+# Cards of 8, 12, 24 and 141 GB; the longest line of a book of short ones, and one that could not be longer.
+@pytest.mark.parametrize(
+    ("card", "positions", "lanes", "frames"),
+    [
+        (8, None, 8, 400), (12, None, 48, 600), (24, None, 128, 1800), (141, None, 512, 8192),
+        (8, 350, 32, 270), (12, 350, 96, 600), (24, 350, 256, 1800), (141, 350, 512, 8192),
+    ],
+)  # fmt: skip
+def test_cards_of_all_sizes(large: Source, card: int, positions: int | None, lanes: int, frames: int) -> None:
+    """1.7B in bfloat16 on all of them; what is planned fits, and leaves nothing that would have been of use."""
+    weights = 4.36 * GB  # the codec's among them
+    free = int(card * GB - 0.5 * GB - weights)
+    talker, codec = large.model.talker, large.codec.decoder
+    found = slots.default_slots(talker, "cuda", "bfloat16", free, codec=codec, positions=positions)
+    policy = slots.policy(talker, codec, "cuda", "bfloat16", found, positions=positions, free=free)
+    assert found == lanes
+    assert (
+        policy.group_frames >= frames
+        and policy.refill == max(1, lanes // 16)
+        and 32 <= policy.shelf_lines <= max(32, lanes)
+    )
+    kv = found * kv_bytes(talker.trunk, positions or longest_line(), 2)
+    held = kv + policy.group_frames * slots.frame_bytes(codec) + slots.AT_REST
+    assert held <= free and (held > 0.7 * free or lanes == 512)
+
+
+def test_lanes_that_the_user_wants_leave_the_codec_less(large: Source) -> None:
+    talker, codec = large.model.talker, large.codec.decoder
+    few, many = (
+        slots.policy(talker, codec, "cuda", "bfloat16", lanes, free=20 * GB).group_frames for lanes in (16, 128)
+    )
+    assert few > many > 256
+    none_left = slots.policy(talker, codec, "cuda", "bfloat16", 512, free=20 * GB)
+    assert none_left.group_frames > 256, "a piece of a line in any case"
+
+
+def test_the_codec_takes_about_what_is_reckoned(large: Source) -> None:
+    assert slots.frame_bytes(large.codec.decoder) == 4 * 1920 * 96 * 4
+
+
+@pytest.mark.parametrize("device", ["cpu", "mps"])
+def test_elsewhere_lines_are_admitted_at_once_and_groups_are_small(large: Source, device: str) -> None:
+    policy = slots.policy(large.model.talker, large.codec.decoder, device, "float32", 16)
+    assert (policy.refill, policy.shelf_lines, policy.group_frames) == (1, 8, 1024)
+    assert policy.group_lines == {"cpu": 1, "mps": 4}[device]
 
 
 def test_weights_that_are_yet_to_come_are_counted(large: Source, monkeypatch: pytest.MonkeyPatch) -> None:

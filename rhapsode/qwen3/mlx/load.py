@@ -5,6 +5,7 @@ Knows formats by the names that users type. Imports no torch.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import mlx.core as mx
 
+from rhapsode.engine.decode import Policy
 from rhapsode.errors import CheckpointError, UserError
 from rhapsode.qwen3 import names
 from rhapsode.qwen3.checkpoint import Checkpoint
@@ -49,7 +51,19 @@ class Model:
     codec_format: str = "float32"
     notes: tuple[str, ...] = ()  # what this machine does not compute as it should
     default_slots: int = memory.SLOTS[0]
-    codec_group: int = 1
+
+    def slots_for(self, positions: int | None) -> int:
+        """Lanes for lines of so many positions: those that were tried when it was made."""
+        return self.default_slots
+
+    def policy(self, lanes: int, positions: int | None, tries: int) -> Policy:
+        """How much to begin at once with so many lanes."""
+        return Policy(tries=tries, group_lines=1)
+
+    def forget(self) -> None:
+        """Give back memory that nothing uses any more, as after a stepper that did not fit."""
+        gc.collect()
+        mx.clear_cache()
 
     def stepper(
         self, sampling: Sampling, *, slots: int, prompt: int, frames: int, sample_rate: int, scripted: bool = False

@@ -22,12 +22,14 @@ from rhapsode.qwen3.mlx.step import Drawn, Step, allocate, reach_of
 from rhapsode.qwen3.mlx.talker import Talker
 from rhapsode.qwen3.mlx.transformer import KEY_STEP, KV, ROW_STEP, causal_mask, round_up
 from rhapsode.qwen3.prompt import Prompt
+from rhapsode.qwen3.room import in_room
 from rhapsode.types import Sampling
 
 
 class MlxStepper:
     """Implements `rhapsode.engine.stepper.Stepper`."""
 
+    @in_room
     def __init__(
         self, talker: Talker, predictor: Predictor, codec: CodecDecoder, sampling: Sampling,
         *, slots: int, limits: Limits, sample_rate: int, scripted: bool = False,
@@ -72,6 +74,7 @@ class MlxStepper:
 
     # ------------------------------------------------------------------ admission
 
+    @in_room
     def admit(self, placements: Sequence[tuple[int, Request]]) -> None:
         for _, request in placements:
             self.limits.check(request)
@@ -150,6 +153,7 @@ class MlxStepper:
 
     # ------------------------------------------------------------------ one frame
 
+    @in_room
     def step(self) -> None:
         with self.stage("predictor"):
             self._drawn = self._step.predict(self.state)
@@ -171,6 +175,7 @@ class MlxStepper:
 
     # ------------------------------------------------------------------ results
 
+    @in_room
     def finished(self) -> list[tuple[int, int, Ending]]:
         mail: tuple[mx.array, tuple[int, ...]] | None
         mail = mx.stack([self.state["ending"], self.state["frame"]]), tuple(self._admissions)
@@ -189,20 +194,34 @@ class MlxStepper:
             del self._reach[slot]
         return [(slot, frames[slot], Ending(endings[slot])) for slot in ended]
 
+    @in_room
     def codes(self, slot: int, frames: int) -> np.ndarray:
         return np.array(self.state["done"][slot, :frames])
 
-    def vocode(self, codes: Sequence[np.ndarray]) -> list[np.ndarray]:
+    @in_room
+    def vocode(self, codes: Sequence[np.ndarray]) -> Sound:
         batch = code_batch(codes, self.codec.config.codebooks, self.codec.config.codebook_size)
         if not batch.size:
-            return [np.zeros(0, np.float32) for _ in codes]
+            return Sound([np.zeros(0, np.float32) for _ in codes])
         with self.stage("codec"):
             waves = np.array(self.codec(mx.array(batch.astype(np.int32))))
-        return [wave[: len(line) * self.samples_per_frame].copy() for wave, line in zip(waves, codes, strict=True)]
+        return Sound(
+            [wave[: len(line) * self.samples_per_frame].copy() for wave, line in zip(waves, codes, strict=True)]
+        )
 
     def synchronise(self) -> None:
         mx.eval(self._pending())
         mx.synchronize()
+
+
+class Sound:
+    """Sound that is there: implements `rhapsode.engine.stepper.Pending`."""
+
+    def __init__(self, waves: list[np.ndarray]) -> None:
+        self._waves = waves
+
+    def waves(self) -> list[np.ndarray]:
+        return self._waves
 
 
 def _unwatched(stage: str) -> AbstractContextManager[None]:

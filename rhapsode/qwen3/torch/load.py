@@ -5,27 +5,27 @@ Knows devices and formats by the names that users type. Computes nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import gc
+from dataclasses import dataclass, replace
 
 import torch
 
+from rhapsode.engine.decode import Policy
 from rhapsode.errors import UserError
 from rhapsode.qwen3.checkpoint import Checkpoint
 from rhapsode.qwen3.limits import Limits
+from rhapsode.qwen3.torch import slots
 from rhapsode.qwen3.torch.codec import CodecDecoder
+from rhapsode.qwen3.torch.codec_fast import FastCodec, quicken
 from rhapsode.qwen3.torch.encoder import CodecEncoder
 from rhapsode.qwen3.torch.formats import FORMATS, has_int8
+from rhapsode.qwen3.torch.kernels import runs_on
 from rhapsode.qwen3.torch.mixed import has_fast_bfloat16, is_mixed, narrow
 from rhapsode.qwen3.torch.predictor import Predictor
-from rhapsode.qwen3.torch.slots import default_slots
 from rhapsode.qwen3.torch.stepper import TorchStepper
 from rhapsode.qwen3.torch.talker import Talker
 from rhapsode.qwen3.torch.weights import load_codec, load_encoder, load_talker
 from rhapsode.types import Sampling
-
-# Lines in one codec call. One on the CPU: nothing is gained by more, and a line's sound is then a function of its
-# codes alone, to the bit, so that a resumed book ends with the same file.
-CODEC_GROUP = {"cpu": 1, "cuda": 16, "mps": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,31 @@ class Model:
 
     @property
     def codec_format(self) -> str:
+        if isinstance(self.codec, FastCodec):
+            return self.codec.format
         return "mixed" if is_mixed(self.codec) else "float32"
 
     @property
     def default_slots(self) -> int:
-        return default_slots(self.talker.config, self.device, self.format)
+        """Lanes for lines of any length, in the memory that is free now."""
+        return self.slots_for(None)
 
-    @property
-    def codec_group(self) -> int:
-        return CODEC_GROUP[self.device.split(":")[0]]
+    def slots_for(self, positions: int | None) -> int:
+        """The same for lines of so many positions, prompt and frames."""
+        codec = self.codec.config
+        return slots.default_slots(self.talker.config, self.device, self.format, codec=codec, positions=positions)
+
+    def policy(self, lanes: int, positions: int | None, tries: int) -> Policy:
+        """How much to begin at once with so many lanes, which are yet to be made."""
+        where = self.device, self.format, lanes
+        suits = slots.policy(self.talker.config, self.codec.config, *where, positions=positions)
+        return replace(suits, tries=tries)
+
+    def forget(self) -> None:
+        """Give back memory that nothing uses any more, as after a stepper that did not fit."""
+        gc.collect()
+        if self.device.startswith("cuda"):
+            torch.cuda.empty_cache()
 
     def stepper(
         self, sampling: Sampling, *, slots: int, prompt: int, frames: int, sample_rate: int, scripted: bool = False
@@ -80,6 +96,8 @@ def assemble(talker: Talker, predictor: Predictor, codec: CodecDecoder, device: 
     trial allows it."""
     if device == "cpu" and format != "float32" and has_fast_bfloat16():
         narrow(codec)
+    if device.startswith("cuda") and format != "float32" and runs_on(torch.device(device)):
+        codec = quicken(codec)
     return Model(talker, predictor, codec, device, format)
 
 

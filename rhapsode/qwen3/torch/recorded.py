@@ -7,6 +7,7 @@ host for nothing, and depends on nothing but its key.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import Any
 
 import torch
 
@@ -25,7 +26,7 @@ class Recorder:
         self.trouble = "" if device.type == "cuda" else f"nothing is recorded on {device.type}"
         self._seen: set[Hashable] = set()
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
-        self._pool: tuple[int, int] | None = None
+        self._pool: Any = None
 
     def __call__(self, key: Hashable, work: Work) -> None:
         graph = self._graphs.get(key)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,22 +18,37 @@ from torch import Tensor
 from rhapsode.engine.stepper import Ending, Request
 from rhapsode.qwen3.limits import MIN_FRAMES, Limits, code_batch
 from rhapsode.qwen3.prompt import Prompt
+from rhapsode.qwen3.room import in_room
+from rhapsode.qwen3.torch import sampling as plain
 from rhapsode.qwen3.torch.codec import CodecDecoder
+from rhapsode.qwen3.torch.fused import FusedPredictor, FusedTrunk, can_fuse, draw_codes
+from rhapsode.qwen3.torch.kernels import runs_on
+from rhapsode.qwen3.torch.kernels.random import uniforms
 from rhapsode.qwen3.torch.predictor import Predictor
+from rhapsode.qwen3.torch.prefill import Prefill
 from rhapsode.qwen3.torch.recorded import Recorder
-from rhapsode.qwen3.torch.sampling import Choice, Draw, penalise, uniforms
+from rhapsode.qwen3.torch.results import CodesReader, Mail, Sound, SoundRoom
+from rhapsode.qwen3.torch.sampling import Choice, Draw, penalise
 from rhapsode.qwen3.torch.talker import Talker, suppressed
+from rhapsode.qwen3.torch.transfer import send
 from rhapsode.qwen3.torch.transformer import KEY_STEP, KV, ROW_STEP, causal_mask, round_up
 from rhapsode.types import Sampling
 
-# Rows of prompts that go through the talker at once: bounds what an admission needs besides the slots. A CPU is no
-# faster with more, and fewer lines of neighbouring lengths are filled up less.
-PREFILL_ROWS = 4096
-PREFILL_ROWS_CPU = 512
 # Positions between two recorded graphs of a step: fewer graphs, each reaching a little too far.
 GRAPH_STEP = 64
+# Numbers of lanes that a step is recorded for, beside all: near its end a book has fewer lines than lanes.
+NARROWER = (1, 8, 32, 64, 128, 256)
 # Below this width the products of a step are so short that a second thread costs more than it brings.
 WIDE = 512
+
+
+@dataclass(frozen=True, slots=True)
+class _Lanes:
+    """Which lanes a step computes, and how far attention reaches: where that is None, as far as each has written."""
+
+    at: slice | Tensor
+    count: int
+    reach: int | None = None
 
 
 class TorchStepper:
@@ -48,11 +65,20 @@ class TorchStepper:
         limits: Limits,
         sample_rate: int,
         scripted: bool = False,
+        fused: bool | None = None,
+        codec_stream: bool = False,
     ) -> None:
-        """`scripted`: the end of speech is never drawn, and a line ends at its cap as if the model had ended it."""
+        """`scripted`: the end of speech is never drawn, and a line ends at its cap as if the model had ended it.
+
+        `fused`: whether the kernels compute the steps; None: where they run. `codec_stream`: on CUDA the codec runs on
+        a stream of its own, beside the steps.
+        """
         self.talker, self.predictor, self.codec, self.sampling = talker, predictor, codec, sampling
         self.slots, self.limits, self.sample_rate = slots, limits, sample_rate
-        self.scripted = scripted
+        self.scripted, self.codec_stream = scripted, codec_stream
+        if fused is None:
+            fused = runs_on(talker.head.weight.device) and talker.head.weight.device.type == "cuda"
+        self.fused = fused and can_fuse(talker.trunk) and can_fuse(predictor.trunk)
         # Entered around each of prefill, predictor, talker and codec: whoever measures puts a stopwatch here.
         self.stage: Callable[[str], AbstractContextManager[None]] = _unwatched
         self.samples_per_frame = codec.config.samples_per_frame
@@ -71,12 +97,18 @@ class TorchStepper:
         """How code 0 and the other codes are chosen, in place of what the sampling says."""
         self._draw, self._draw_deeper = first, deeper
         self.recorder = Recorder(self.talker.head.weight.device)  # what was recorded chose otherwise
+        if not (isinstance(first, Draw) and isinstance(deeper, Draw)):
+            self.recorder.trouble = "how codes are chosen is not known to depend on the device alone"
 
+    @in_room
     @torch.inference_mode()
     def _allocate(self) -> None:
         weight = self.talker.head.weight
         self.device, dtype = weight.device, weight.dtype
-        rows = round_up(self.slots, ROW_STEP) if dtype == torch.float32 else self.slots
+        # With kernels one lane more, which nobody sits in: it fills up a step of fewer lanes.
+        rows = self.slots + 1 if self.fused else self.slots
+        if dtype == torch.float32 and not self.fused:
+            rows = round_up(self.slots, ROW_STEP)
         config, limits = self.talker.config, self.limits
 
         def make(*size: int, dtype: torch.dtype = torch.int64) -> Tensor:
@@ -86,6 +118,11 @@ class TorchStepper:
         length = round_up(limits.prompt + max(limits.frames, ROW_STEP), KEY_STEP)
         self.kv = KV(config.trunk, rows, length, weight)
         self.depth_kv = self.predictor.room(rows, weight)
+        self._trunk = FusedTrunk(self.talker.trunk, length) if self.fused else None
+        self._deeper = (
+            FusedPredictor(self.predictor, self.talker.code_embedding.weight) if self.fused else self.predictor
+        )
+        self._prefill = Prefill(self.talker, self.kv, self._trunk)
         self.rows = torch.arange(rows, device=self.device)
         self.hidden = make(rows, config.trunk.hidden, dtype=dtype)  # the talker's last state
         self.code = make(rows)  # code 0 of the frame to come
@@ -93,6 +130,8 @@ class TorchStepper:
         self.start = make(rows)  # rows of the prompt
         self.cap = make(rows)
         self.seeds = make(rows, 2)
+        self.total = make(rows, config.trunk.hidden, dtype=torch.float32 if self.fused else dtype)  # of a frame's codes
+        self.finite = make(rows, dtype=torch.bool)
         self.ending = torch.full((rows,), Ending.SPOKEN, dtype=torch.int64, device=self.device)
         self.seen = make(rows, config.vocab, dtype=torch.bool)
         self.trailing = make(rows, limits.trailing, config.trunk.hidden, dtype=dtype)
@@ -106,13 +145,22 @@ class TorchStepper:
         if self.scripted:
             self.suppressed = self.suppressed_early
         self.books = torch.arange(config.codebooks, device=self.device)
+        self._uniforms = uniforms if self.fused else plain.uniforms
         self._reach: dict[int, int] = {}  # positions written, of slots whose ending was not reported
         self._admissions = [0] * self.slots  # lines that a slot has had
-        self._shared: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
-        self._mail: _Mail | None = None
+        widths = {self.slots, *(width for width in NARROWER if width < self.slots)}
+        self._widths = sorted(widths) if self.fused else [rows]
+        self._listed = {width: self.rows[:width].clone() for width in self._widths}  # lanes of a step of a width
+        self._list: tuple[int, ...] = ()  # what was last sent there
+        self._mail: Mail | None = None
+        self._ended: dict[int, int] = {}  # slots whose codes were not fetched yet, and their frames
+        self._fetched: dict[int, np.ndarray] = {}
+        self._reader = CodesReader(self.device)
+        self._sounds = SoundRoom(self.device, own_stream=self.codec_stream)
 
     # ------------------------------------------------------------------ admission
 
+    @in_room
     @torch.inference_mode()
     def admit(self, placements: Sequence[tuple[int, Request]]) -> None:
         for _, request in placements:
@@ -122,83 +170,58 @@ class TorchStepper:
         for slot, request in placements:
             voices.setdefault(request.prompt.head, []).append((slot, request))
         with self._few_threads(), self.stage("prefill"):
-            most = PREFILL_ROWS_CPU if self.device.type == "cpu" else PREFILL_ROWS
             for group in voices.values():
                 group.sort(key=lambda placement: -len(placement[1].prompt))
                 while group:
-                    size = max(1, most // round_up(len(group[0][1].prompt), ROW_STEP))
-                    self._admit(group[:size])
+                    size = self._prefill.lines_at_once(len(group[0][1].prompt))
+                    self._admit(sorted(group[:size], key=lambda placement: placement[0]))
                     del group[:size]
 
     def _admit(self, placements: Sequence[tuple[int, Request]]) -> None:
         """Admit lines of one voice."""
         prompts: list[Prompt] = [request.prompt for _, request in placements]
-        slots = torch.tensor([slot for slot, _ in placements], device=self.device)
-        shared = prompts[0].shared
-        self.kv.forget(slots)
-        if shared:
-            self.kv.keys[:, slots, :, :shared], self.kv.values[:, slots, :, :shared] = self._shared_rows(prompts[0])
-        self._prefill(slots, prompts, shared)
+        slots = send(np.array([slot for slot, _ in placements]), self.device)
+        self.hidden[slots] = self._prefill(slots, prompts)
         self._reset(slots, placements)
-        admitted = torch.zeros_like(self.rows, dtype=torch.bool)
-        admitted[slots] = True
-        self._choose(admitted, admitted)
-
-    def _shared_rows(self, prompt: Prompt) -> tuple[Tensor, Tensor]:
-        """Keys and values of the rows that every line of a voice begins with, computed once."""
-        head = prompt.head
-        if head not in self._shared:
-            count = prompt.shared
-            kv = KV(self.talker.trunk.shape, 1, round_up(count + ROW_STEP, KEY_STEP), self.talker.head.weight)
-            self._run(kv, torch.zeros(1, dtype=torch.int64, device=self.device), [prompt], 0, count)
-            self._shared[head] = kv.keys[:, :, :, :count].clone(), kv.values[:, :, :, :count].clone()
-        return self._shared[head]
-
-    def _prefill(self, slots: Tensor, prompts: list[Prompt], start: int) -> None:
-        lengths = torch.tensor([len(prompt) for prompt in prompts], device=self.device)
-        hidden = self._run(self.kv, slots, prompts, start, max(len(prompt) for prompt in prompts))
-        self.hidden[slots] = hidden[torch.arange(len(prompts), device=self.device), lengths - 1 - start]
-
-    def _run(self, kv: KV, slots: Tensor, prompts: list[Prompt], start: int, stop: int) -> Tensor:
-        """The talker over rows start..stop of each prompt, shorter ones filled up at the end."""
-        width = round_up(stop - start, ROW_STEP)
-        text = torch.full((len(prompts), width), prompts[0].pad, dtype=torch.int64)
-        codec = torch.full((len(prompts), width), -1, dtype=torch.int64)
-        for row, prompt in enumerate(prompts):
-            count = min(len(prompt), stop) - start
-            text[row, :count] = torch.tensor(prompt.text[start : start + count])
-            codec[row, :count] = torch.tensor(prompt.codec[start : start + count])
-        x = self.talker.prompt_rows(text.flatten().to(self.device), codec.flatten().to(self.device))
-        positions = torch.arange(start, start + width, device=self.device).unsqueeze(0)
-        reach = round_up(start + width, KEY_STEP)
-        mask = causal_mask(positions, reach, x.dtype)
-        fill = kv.fill(slots, start, start + width, reach)
-        return self.talker.trunk(x.view(len(prompts), width, -1), positions, mask, fill)
+        if self.fused:
+            everyone = torch.ones_like(slots, dtype=torch.bool)
+            self._choose(slots, everyone, everyone)
+        else:  # all rows, so that a row has the same bits in any company
+            admitted = torch.zeros_like(self.rows, dtype=torch.bool)
+            admitted[slots] = True
+            self._choose(slice(None), admitted, admitted)
 
     def _reset(self, slots: Tensor, placements: Sequence[tuple[int, Request]]) -> None:
         requests = [request for _, request in placements]
-
-        def column(values: list[int]) -> Tensor:
-            return torch.tensor(values, dtype=torch.int64, device=self.device)
-
-        self.start[slots] = column([len(request.prompt) for request in requests])
-        self.cap[slots] = column([request.cap for request in requests])
-        words = [[request.seed & 0xFFFFFFFF, request.seed >> 32 & 0xFFFFFFFF] for request in requests]
-        self.seeds[slots] = torch.tensor(words, dtype=torch.int64, device=self.device)
-        self.trailing_count[slots] = column([len(request.prompt.trailing) for request in requests])
+        columns = [
+            (len(r.prompt), r.cap, r.seed & 0xFFFFFFFF, r.seed >> 32 & 0xFFFFFFFF, len(r.prompt.trailing))
+            for r in requests
+        ]
+        start, cap, low, high, trailing = send(np.array(columns, np.int64).T, self.device)
+        self.start[slots], self.cap[slots], self.trailing_count[slots] = start, cap, trailing
+        self.seeds[slots] = torch.stack((low, high), 1)
         self.frame[slots] = 0
         self.seen[slots] = False
         self.ending[slots] = int(Ending.RUNNING)
+        self._reset_text(slots, [request.prompt for request in requests])
         for slot, request in placements:
-            ids = torch.tensor([*request.prompt.trailing, request.prompt.pad], device=self.device)
-            rows = self.talker.text_rows(ids)
-            self.trailing[slot, : len(ids) - 1] = rows[:-1]
-            self.pad_row[slot] = rows[-1]
             self._reach[slot] = len(request.prompt)
             self._admissions[slot] += 1
 
+    def _reset_text(self, slots: Tensor, prompts: Sequence[Prompt]) -> None:
+        """What a lane is given with each frame: text that is left, then rows of the pad."""
+        longest = max(len(prompt.trailing) for prompt in prompts)
+        ids = np.full((len(prompts), longest + 1), prompts[0].pad, np.int64)
+        for row, prompt in zip(ids, prompts, strict=True):
+            row[: len(prompt.trailing)] = prompt.trailing
+        rows = self.talker.text_rows(send(ids, self.device).flatten()).view(len(prompts), longest + 1, -1)
+        self.pad_row[slots] = rows[:, -1]
+        if longest:
+            self.trailing[slots, :longest] = rows[:, :longest]
+
     # ------------------------------------------------------------------ one frame
 
+    @in_room
     @torch.inference_mode()
     def step(self) -> None:
         with self._few_threads():
@@ -216,77 +239,123 @@ class TorchStepper:
             torch.set_num_threads(before)
 
     def _step(self) -> None:
-        """A frame of every lane; attention reaches as far as the longest lane has written."""
-        written = max(self._reach.values(), default=0) + 1
-        step = KEY_STEP if self.recorder.trouble else GRAPH_STEP
-        reach = min(round_up(written, step), self.kv.length)
-        if self.stage is _unwatched:
-            self.recorder(reach, lambda: self._frame(reach))
-        else:  # a stopwatch cannot look into a recorded graph
-            self._frame(reach)
+        lanes = self._lanes()
+        # Two recordings, so that a stopwatch can stand between them.
+        for stage, work in (("predictor", self._deepen), ("talker", self._advance)):
+            with self.stage(stage):
+                self.recorder((stage, lanes.count, lanes.reach), partial(work, lanes))
         self._reach = {slot: reach + 1 for slot, reach in self._reach.items()}
 
-    def _frame(self, reach: int) -> None:
-        """All that a frame does on the device. Nothing of the host goes in but `reach`: see `Recorder`."""
-        running = self.ending == int(Ending.RUNNING)
-        first = self.talker.code_embedding(self.code)
-        uniform = uniforms(self.seeds, self.frame.unsqueeze(1) * len(self.books) + self.books)
-        with self.stage("predictor"):
-            deeper, total, peak = self.predictor(self.hidden, first, uniform[:, 1:], self._draw_deeper, self.depth_kv)
-        place = self.frame.masked_fill(~running, self.limits.frames)
-        self.done[self.rows, place] = torch.cat((self.code.unsqueeze(1), deeper), 1).int()
-        self.seen[self.rows, self.code] |= running
+    @in_room
+    def prepare(self) -> None:
+        """Compile and record steps of every width, where that is done at all, while nobody sits in any lane."""
+        if self._reach:
+            raise RuntimeError("steps are prepared before lines are admitted")
+        for width in self._widths if self.fused else []:
+            lanes = _Lanes(self._listed[width], width)
+            with torch.inference_mode():
+                for stage, work in (("predictor", self._deepen), ("talker", self._advance)) * 2:
+                    self.recorder((stage, width, None), partial(work, lanes))
+        self.synchronise()
 
-        positions = (self.start + self.frame).clamp(max=self.kv.length - 1)
-        x = total + self._text_of_frame()
-        with self.stage("talker"):
-            hidden = self._talk(x, positions, reach)
-            self.hidden.copy_(torch.where(running.unsqueeze(1), hidden, self.hidden))
-            self.frame += running
-            self._choose(running, peak.isfinite())
+    def _lanes(self) -> _Lanes:
+        """All of them, or as few as there are lines: a step costs what its lanes cost."""
+        if not self.fused:
+            written = max(self._reach.values(), default=0) + 1
+            step = KEY_STEP if self.recorder.trouble else GRAPH_STEP
+            return _Lanes(slice(None), len(self.rows), min(round_up(written, step), self.kv.length))
+        width = next(width for width in self._widths if width >= len(self._reach))
+        if width < self.slots:
+            # What is left of the width is the lane that nobody sits in.
+            seated = (*sorted(self._reach), *[self.slots] * (width - len(self._reach)))
+            if seated != self._list:
+                self._listed[width].copy_(send(np.array(seated), self.device), non_blocking=True)
+                self._list = seated
+        return _Lanes(self._listed[width], width)
 
-    def _text_of_frame(self) -> Tensor:
+    # What follows is all that a frame does on the device. Nothing of the host goes in but the lanes: see `Recorder`.
+
+    def _deepen(self, lanes: _Lanes) -> None:
+        """The other codes of the frame that code 0 begins."""
+        at = lanes.at
+        rows, running = self.rows[at], self.ending[at] == int(Ending.RUNNING)
+        code, frame = self.code[at], self.frame[at]
+        uniform = self._uniforms(self.seeds[at], frame.unsqueeze(1) * len(self.books) + self.books)
+        deeper, total, finite = self._predict(self.hidden[at], code, uniform[:, 1:])
+        place = frame.masked_fill(~running, self.limits.frames)
+        self.done[rows, place] = torch.cat((code.unsqueeze(1), deeper), 1).int()
+        self.seen[rows, code] = self.seen[rows, code] | running
+        self.total[: lanes.count] = total
+        self.finite[: lanes.count] = finite
+
+    def _predict(self, hidden: Tensor, code: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if isinstance(self._deeper, FusedPredictor):
+            return self._deeper(hidden, code, uniform, self._draw_deeper, self.depth_kv)
+        first = self.talker.code_embedding(code)
+        codes, total, peak = self._deeper(hidden, first, uniform, self._draw_deeper, self.depth_kv)
+        return codes, total, peak.isfinite()
+
+    def _advance(self, lanes: _Lanes) -> None:
+        """The frame through the talker, and code 0 of the next."""
+        at, count = lanes.at, lanes.count
+        running, frame = self.ending[at] == int(Ending.RUNNING), self.frame[at]
+        positions = (self.start[at] + frame).clamp(max=self.kv.length - 1)
+        x = (self.total[:count] + self._text_of_frame(at, frame)).to(self.hidden.dtype)
+        hidden = self._talk(x, positions, lanes)
+        self.hidden[at] = torch.where(running.unsqueeze(1), hidden, self.hidden[at])
+        self.frame[at] = frame + running
+        self._choose(at, running, self.finite[:count])
+
+    def _text_of_frame(self, at: slice | Tensor, frame: Tensor) -> Tensor:
         if not self.limits.trailing:
-            return self.pad_row
-        place = self.frame.clamp(max=self.limits.trailing - 1)
-        given = self.trailing[self.rows, place]
-        return torch.where((self.frame < self.trailing_count).unsqueeze(1), given, self.pad_row)
+            return self.pad_row[at]
+        given = self.trailing[self.rows[at], frame.clamp(max=self.limits.trailing - 1)]
+        return torch.where((frame < self.trailing_count[at]).unsqueeze(1), given, self.pad_row[at])
 
-    def _talk(self, x: Tensor, positions: Tensor, reach: int) -> Tensor:
-        """One row of every lane through the talker, over the first `reach` positions."""
-        positions = positions.clamp(max=reach - 1)
-        mask = causal_mask(positions.unsqueeze(1), reach, x.dtype)
-        append = self.kv.append(self.rows, positions, reach)
+    def _talk(self, x: Tensor, positions: Tensor, lanes: _Lanes) -> Tensor:
+        """One row of some lanes through the talker."""
+        if self._trunk is not None:
+            return self._trunk(x, self.kv, self.rows[lanes.at], positions)
+        assert lanes.reach is not None
+        positions = positions.clamp(max=lanes.reach - 1)
+        mask = causal_mask(positions.unsqueeze(1), lanes.reach, x.dtype)
+        append = self.kv.append(self.rows, positions, lanes.reach)
         return self.talker.trunk(x.unsqueeze(1), positions.unsqueeze(1), mask, append)[:, 0]
 
-    def _choose(self, lanes: Tensor, finite: Tensor) -> None:
-        """Draw code 0 of the next frame of some lanes (bool [rows]); the end of speech or the cap stops a lane.
+    def _choose(self, at: slice | Tensor, lanes: Tensor, finite: Tensor) -> None:
+        """Draw code 0 of the next frame of those lanes at `at` that `lanes` says; its end or the cap stops a line.
 
-        `finite` (bool [rows]): whether all that led here was.
+        `lanes` and `finite` (whether all that led here was): bool, one for each lane at `at`.
         """
-        logits = self.talker.logits(self.hidden)
+        logits, frame = self.talker.logits(self.hidden[at]), self.frame[at]
         finite = finite & logits.isfinite().all(-1)
-        logits = self.allowed(logits)
-        counters = (self.frame * len(self.books)).unsqueeze(1)
-        code = self._draw(logits, uniforms(self.seeds, counters).squeeze(1))
+        logits = self.allowed(logits, at)
+        uniform = self._uniforms(self.seeds[at], (frame * len(self.books)).unsqueeze(1)).squeeze(1)
+        code = torch.empty_like(frame)
+        if self.fused:
+            draw_codes(self._draw, logits, uniform, code, torch.zeros_like(code, dtype=torch.int32))
+        else:
+            code = self._draw(logits, uniform)
         at_cap = Ending.SPOKEN if self.scripted else Ending.CAPPED
         # `masked_fill` and not `where`: numbers of the host cannot be part of a recorded graph there.
-        ending = torch.full_like(self.ending, int(Ending.RUNNING)).masked_fill(self.frame >= self.cap, int(at_cap))
+        ending = torch.full_like(frame, int(Ending.RUNNING)).masked_fill(frame >= self.cap[at], int(at_cap))
         ending = ending.masked_fill(code == self.talker.config.eos, int(Ending.SPOKEN))
         ending = ending.masked_fill(~finite, int(Ending.NOT_FINITE))
-        self.ending.copy_(torch.where(lanes, ending, self.ending))
-        self.code.copy_(torch.where(lanes & (ending == int(Ending.RUNNING)), code, self.code))
+        self.ending[at] = torch.where(lanes, ending, self.ending[at])
+        self.code[at] = torch.where(lanes & (ending == int(Ending.RUNNING)), code, self.code[at])
 
-    def allowed(self, logits: Tensor) -> Tensor:
-        """Raw logits of codebook 0 of all lanes, float32 [rows, vocab], after penalty and suppression."""
-        logits = penalise(logits, self.seen, self.sampling.repetition_penalty)
-        early = (self.frame < MIN_FRAMES).unsqueeze(1)
+    def allowed(self, logits: Tensor, at: slice | Tensor = slice(None)) -> Tensor:
+        """Raw logits of codebook 0 of some lanes, float32 [rows, vocab], after penalty and suppression."""
+        penalty = self.sampling.repetition_penalty
+        logits = logits if penalty == 1.0 else penalise(logits, self.seen[at], penalty)
+        early = (self.frame[at] < MIN_FRAMES).unsqueeze(1)
         return logits.masked_fill(torch.where(early, self.suppressed_early, self.suppressed), float("-inf"))
 
     # ------------------------------------------------------------------ results
 
+    @in_room
     def finished(self) -> list[tuple[int, int, Ending]]:
-        mail: _Mail | None = _Mail(torch.stack((self.ending, self.frame)), tuple(self._admissions))
+        mail: Mail | None = Mail(torch.stack((self.ending, self.frame)), tuple(self._admissions))
         if self.device.type != "cpu":
             # Read what the step before left, while the device works on this one.
             mail, self._mail = self._mail, mail
@@ -300,19 +369,29 @@ class TorchStepper:
         ]
         for slot in ended:
             del self._reach[slot]
+            self._ended[slot] = frames[slot]
+            self._fetched.pop(slot, None)
         return [(slot, frames[slot], Ending(endings[slot])) for slot in ended]
 
+    @in_room
     def codes(self, slot: int, frames: int) -> np.ndarray:
-        return self.done[slot, :frames].cpu().numpy().copy()
+        """All that ended are fetched when the first of them is asked for."""
+        if slot not in self._fetched:
+            if slot not in self._ended:  # asked for though it was not reported: it may be in the making
+                self.synchronise()
+            self._fetched |= self._reader.read(self.done, self._ended | {slot: frames})
+            self._ended.clear()
+        return self._fetched.pop(slot)
 
+    @in_room
     @torch.inference_mode()
-    def vocode(self, codes: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def vocode(self, codes: Sequence[np.ndarray]) -> Sound:
         batch = code_batch(codes, self.codec.config.codebooks, self.codec.config.codebook_size)
+        samples = [len(line) * self.samples_per_frame for line in codes]
         if not batch.size:
-            return [np.zeros(0, np.float32) for _ in codes]
+            return Sound(torch.zeros(len(codes), 0), samples)
         with self.stage("codec"):
-            waves = self.codec(torch.from_numpy(batch).to(self.device)).float().cpu().numpy()
-        return [wave[: len(line) * self.samples_per_frame].copy() for wave, line in zip(waves, codes, strict=True)]
+            return self._sounds.start(self.codec, batch, samples)
 
     def synchronise(self) -> None:
         if self.device.type == "cuda":
@@ -323,21 +402,3 @@ class TorchStepper:
 
 def _unwatched(stage: str) -> AbstractContextManager[None]:
     return nullcontext()
-
-
-class _Mail:
-    """A small tensor on its way to the host, and which lines it speaks of."""
-
-    def __init__(self, report: Tensor, admissions: tuple[int, ...]) -> None:
-        self.admissions = admissions
-        self._report, self._arrived = report, None
-        if report.device.type == "cuda":
-            self._report = torch.empty(report.shape, dtype=report.dtype, pin_memory=True)
-            self._report.copy_(report, non_blocking=True)
-            self._arrived = torch.cuda.Event()
-            self._arrived.record()
-
-    def read(self) -> list[list[int]]:
-        if self._arrived is not None:
-            self._arrived.synchronize()
-        return self._report.tolist()
