@@ -30,6 +30,7 @@ from rhapsode.qwen3.mlx import load, memory, remembered
 from rhapsode.qwen3.mlx.load import Model
 from rhapsode.qwen3.mlx.transformer import Trunk
 from rhapsode.qwen3.remembered import Chosen, Measured
+from rhapsode.qwen3.trials import Trial
 
 FORMATS: Mapping[str, Any] = load.FORMATS
 COPY_BYTES = 256 << 20  # beyond any cache
@@ -220,6 +221,10 @@ def width(model: Model) -> Width:
 
 def kv_bytes(stepper: Any) -> int:
     return stepper.kv_bytes
+
+
+def ways(model: ModelConfig, codec: CodecConfig, format: str) -> Sequence[Trial]:
+    return load.trials(model, codec, format)
 
 
 def describe(device: str) -> dict[str, str | int]:

@@ -25,6 +25,7 @@ from rhapsode.qwen3.torch.slots import refill as waited_for
 from rhapsode.qwen3.torch.slots import slots_before_loading
 from rhapsode.qwen3.torch.stepper import WIDE
 from rhapsode.qwen3.torch.threads import use_threads
+from rhapsode.qwen3.trials import Trial
 
 FORMATS: Mapping[str, Any] = _FORMATS
 choose_device = load.choose_device
@@ -141,6 +142,10 @@ def width(model: Model) -> Width:
 
 def kv_bytes(stepper: Any) -> int:
     return stepper.kv.bytes + stepper.depth_kv.bytes
+
+
+def ways(model: ModelConfig, codec: CodecConfig, format: str) -> Sequence[Trial]:
+    return ()
 
 
 def describe(device: str) -> dict[str, str | int]:

@@ -15,6 +15,7 @@ from rhapsode.bench.measure import StagePass, Whole
 from rhapsode.bench.schedule import Plan
 from rhapsode.bench.spread import Row
 from rhapsode.bench.sweep import Sweep
+from rhapsode.bench.ways import Tried
 
 if TYPE_CHECKING:
     from rhapsode.bench.official import Against
@@ -55,6 +56,7 @@ class Result:
     codec: Codec | None = None
     lane: Lane | None = None
     devices: tuple[Row, ...] = ()
+    ways: tuple[Tried, ...] = ()
 
     def memory(self) -> dict[str, float]:
         """Bytes of weights, of keys and values, and of the peak above what was held before the model was made.
@@ -104,6 +106,8 @@ class Result:
             found["lane"] = self.lane.as_json()
         if self.devices:
             found["devices"] = [row.as_json() for row in self.devices]
+        if self.ways:
+            found["ways"] = [one.as_json() for one in self.ways]
         if self.stages is not None:
             found["stages"] = asdict(self.stages)
         if self.beside is not None:

@@ -25,6 +25,7 @@ from rhapsode.bench.source import Source, find_source
 from rhapsode.bench.spread import Job, read_together
 from rhapsode.bench.stopwatch import Clock
 from rhapsode.bench.sweep import REFERENCE, Cell, Sweep, sweep
+from rhapsode.bench.ways import compared
 from rhapsode.bench.workload import BOOK_LINES, Workload, draw
 from rhapsode.errors import UserError
 from rhapsode.qwen3.backends import MLX, backend_of
@@ -106,6 +107,7 @@ def measure(
         codec=read.codec,
         lane=read.lane,
         devices=read.devices,
+        ways=compared((name, trial) for name in formats for trial in gauge.ways(source.model, source.codec, name)),
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from rhapsode.bench import ways
 from rhapsode.bench.result import Result
 from rhapsode.bench.sweep import Sweep
 
@@ -38,6 +39,10 @@ def _parts(result: Result) -> Iterator[str]:
     if result.against is not None:
         yield ""
         yield from _against(result)
+    if result.ways:
+        yield ""
+        yield "Ways to compute the same, tried before the first step (one call at each size in use, summed)"
+        yield from ways.lines(result.ways)
     yield from (f"note: {note}" for note in result.notes)
 
 
