@@ -22,6 +22,7 @@ _FORMAT_HELP = (
     "float32, bfloat16, int8, auto: the fastest that bench measured here, whose logits are at most 5%% (bfloat16) or "
     "10%% (int8) of their spread from float32 and the sound 0.5%% of its peak; unmeasured what suits the device (auto)"
 )
+_DEVICE_HELP = "cpu, cuda, cuda:1, cuda:0,1 or cuda:all for several, mps, mlx (the best there is)"
 _JSON_KEYS = ("out", "audio_s", "wall_s", "rtf", "lines", "useful", "retakes", "bad_lines", "peak_rss_mb")
 
 
@@ -115,7 +116,7 @@ def _add_voice_options(parser: argparse.ArgumentParser) -> None:
 def _add_machine_options(parser: argparse.ArgumentParser) -> None:
     """How it is read and what is said of it, whatever is read."""
     parser.add_argument("--language", metavar="L", help="a name or a tag such as en (the text's; else auto)")
-    parser.add_argument("--device", metavar="D", default="auto", help="cpu, cuda, cuda:1, mps, mlx (the best there is)")
+    parser.add_argument("--device", metavar="D", default="auto", help=_DEVICE_HELP)
     parser.add_argument("--format", metavar="F", default="auto", help=_FORMAT_HELP)
     parser.add_argument("--slots", metavar="N", type=int, help="lines read side by side (what suits the device)")
     parser.add_argument("--threads", metavar="N", type=int, help="of the processor (as many as it is given cores)")
@@ -138,12 +139,12 @@ def _add_checkpoint_options(parser: argparse.ArgumentParser) -> None:
 def _add_bench_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shapes", metavar="NAME", help="random weights: 1.7b, 0.6b, small, demo (1.7b)")
     parser.add_argument("--checkpoint", metavar="DIR", help="a folder in the official layout, in place of --shapes")
-    parser.add_argument("--device", metavar="D", default="auto", help="cpu, cuda, cuda:1, mps, mlx (the best there is)")
+    parser.add_argument("--device", metavar="D", default="auto", help=_DEVICE_HELP)
     parser.add_argument("--format", metavar="F,F", default="auto", help="formats to compare (what suits the device)")
     parser.add_argument("--slots", metavar="N,N", default="auto", help="lines side by side (what suits the device)")
     parser.add_argument("--lines", metavar="N", type=int, help="lines of the book that are read (about a minute's)")
     parser.add_argument("--schedule", metavar="S", default="refill", help="refill, sorted or book (refill)")
-    parser.add_argument("--against", metavar="WHAT", help="official: qwen-tts on the same weights and lines")
+    parser.add_argument("--against", metavar="WHAT", help="official, faster: packages on the same weights and lines")
     parser.add_argument("--repeats", metavar="N", type=int, default=3, help="measurements of the same work (3)")
     parser.add_argument("--threads", metavar="N", type=int, help="of the processor (as many as it is given cores)")
     parser.add_argument("--no-remember", action="store_true", help="do not keep the table for --format auto")

@@ -34,7 +34,7 @@ class Options:
     dialogue_voice: str | None = None  # reads what is inside quotation marks; None: the same voice as all else
     language: str | None = None  # name or BCP 47 tag; "auto": the model finds it itself; None: `likely_language`
     likely_language: str = ""  # what the book says of itself; taken if the model speaks it
-    device: str = "auto"  # cpu, cuda, cuda:1, mps, mlx
+    device: str = "auto"  # cpu, cuda, cuda:1, several as cuda:0,1 or cuda:all, mps, mlx
     format: str = "auto"  # float32, bfloat16, int8
     begun: tuple[Mapping[str, Any], ...] = ()  # settings of readings of the same book that have takes; auto goes on so
     threads: int | None = None  # of the processor; None: what suits it

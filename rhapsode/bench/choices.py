@@ -9,10 +9,11 @@ from argparse import Namespace
 from dataclasses import dataclass
 
 from rhapsode.bench.schedule import SCHEDULES
-from rhapsode.bench.workload import BOOK_LINES
+from rhapsode.bench.workload import MOST_LINES
 from rhapsode.errors import UserError
 
 AUTO = "auto"
+OTHERS = ("official", "faster")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +40,20 @@ class Options:
         ):
             if value is not None and value < 1:
                 raise UserError(f"{name} must be 1 or more, not {value}.")
-        if self.lines is not None and self.lines > BOOK_LINES:
-            raise UserError(f"--lines must be at most {BOOK_LINES}, as many as the book has, not {self.lines}.")
+        if self.lines is not None and self.lines > MOST_LINES:
+            raise UserError(f"--lines must be at most {MOST_LINES}, as far as the book is drawn, not {self.lines}.")
         if self.schedule not in SCHEDULES:
             raise UserError(f"There is no schedule {self.schedule!r}; there are {', '.join(SCHEDULES)}.")
-        if self.against not in (None, "official"):
-            raise UserError(f"There is nothing called {self.against!r} to run against; there is official.")
+        for other in self.others:
+            if other not in OTHERS:
+                raise UserError(f"There is nothing called {other!r} to run against; there are {', '.join(OTHERS)}.")
         if self.shapes is not None and self.checkpoint is not None:
             raise UserError("--shapes makes random weights and --checkpoint reads some; name one of them.")
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """What is run against."""
+        return () if self.against is None else _names(self.against)
 
 
 def options(chosen: Namespace) -> Options:

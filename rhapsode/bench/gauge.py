@@ -18,6 +18,7 @@ from rhapsode.engine.stepper import Stepper
 from rhapsode.qwen3.backends import MLX, backend_of
 from rhapsode.qwen3.config import CodecConfig, ModelConfig
 from rhapsode.qwen3.remembered import Chosen, Measured
+from rhapsode.qwen3.trials import Trial
 
 Model = Any  # of either back end: talker, predictor, codec, format, device, policy(), stepper()
 
@@ -83,6 +84,9 @@ class Gauge(Protocol):
     def floor(self, model: Model, lanes: int, watch: Stopwatch) -> float:
         """Seconds of every product of one frame at these lanes."""
 
+    def exact(self) -> AbstractContextManager[None]:
+        """Within it, float32 is float32: no library may round its factors for speed."""
+
     def forced(self, script: np.ndarray) -> Forced:
         """`script`: codes [draws, lines]."""
 
@@ -91,6 +95,9 @@ class Gauge(Protocol):
     def width(self, model: Model) -> Width: ...
 
     def kv_bytes(self, stepper: Stepper) -> int: ...
+
+    def ways(self, model: ModelConfig, codec: CodecConfig, format: str) -> Sequence[Trial]:
+        """What was tried before a model of this format was built, where there is more than one way to compute."""
 
     def describe(self, device: str) -> dict[str, str | int]: ...
 

@@ -52,4 +52,15 @@ def peak_mb(device: str) -> dict[str, float]:
     found = {"process": peak_rss_mb()}
     if device.startswith("cuda"):
         found["device"] = round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
+        found["reserved"] = round(torch.cuda.max_memory_reserved(device) / 1e6, 1)
+        found["recorded graphs"] = round(_graph_bytes(torch.device(device).index or 0) / 1e6, 1)
     return found
+
+
+def _graph_bytes(device: int) -> int:
+    """What recorded graphs keep for themselves: segments in pools of their own."""
+    return sum(
+        segment["total_size"]
+        for segment in torch.cuda.memory_snapshot()
+        if segment["device"] == device and tuple(segment["segment_pool_id"]) != (0, 0)
+    )

@@ -61,6 +61,7 @@ class Whole:
     kept_frames: int
     lane_frames: int
     kv_bytes: int  # keys and values of all slots, allocated once
+    warm_up_s: float = 0.0  # every kernel once: what is compiled, loaded and tried at first use
 
     @property
     def rtf(self) -> float:
@@ -85,18 +86,22 @@ class BookRun:
 
     def __init__(
         self, model: Model, config: ModelConfig, codec: CodecConfig, workload: Workload, slots: int, schedule: str,
-        clock: Clock,
+        clock: Clock, lines: Sequence[Reading] | None = None,
     ) -> None:  # fmt: skip
+        """`lines`: the readings of the workload, where they are not numbered from 0."""
         self.gauge = gauge_of(model.device)
         self.model, self.codec, self.workload, self.schedule = model, codec, workload, schedule
-        self.readings = readings(workload, config)
+        self.readings = readings(workload, config) if lines is None else list(lines)
         # Asked before the lanes take their memory.
         self.policy: Policy = model.policy(slots, sum(longest(self.readings)), 1)
         self.stepper = scripted_stepper(model, codec, self.readings, slots)
         self.watch = Stopwatch(self.stepper.synchronise, clock)
 
     def warm_up(self) -> None:
-        """Every kernel once, on lines that end soon."""
+        """Every kernel once, on lines that end soon; before it, what a stepper can record of its steps."""
+        prepare = getattr(self.stepper, "prepare", None)
+        if prepare is not None:
+            prepare()
         short = [
             replace(reading, request=replace(reading.request, cap=min(WARM_FRAMES, reading.request.cap)))
             for reading in self.readings[: 2 * self.stepper.slots]
@@ -121,7 +126,7 @@ class BookRun:
         return meter
 
     def whole(self, repeats: int, tick: Callable[[str], None]) -> Whole:
-        self.warm_up()
+        warm_up_s, _ = self.watch.time(self.warm_up)
         runs, meter = [], Meter()
         for number in range(repeats):
             seconds, meter = self.watch.time(self.once)
@@ -130,7 +135,7 @@ class BookRun:
         return Whole(
             self.model.format, self.stepper.slots, self.schedule, len(self.readings), Seconds(tuple(runs)),
             meter.kept_frames / self.codec.frame_rate, meter.steps, meter.prefills, meter.kept_frames,
-            meter.lane_frames, self.gauge.kv_bytes(self.stepper),
+            meter.lane_frames, self.gauge.kv_bytes(self.stepper), warm_up_s,
         )  # fmt: skip
 
     def stages(self, whole: Whole, counts: Counts) -> StagePass:

@@ -12,7 +12,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -26,7 +26,7 @@ from rhapsode.bench.stopwatch import Seconds
 from rhapsode.bench.workload import batches
 from rhapsode.errors import UserError
 from rhapsode.qwen3.prompt import Prompt
-from rhapsode.qwen3.torch.codec import CausalUpsample
+from rhapsode.qwen3.torch.codec import CausalUpsample, CodecDecoder
 from rhapsode.qwen3.torch.load import FORMATS, Model
 from rhapsode.qwen3.torch.weights import Sources, codec_sources, decoder_tables, predictor_sources, talker_sources
 
@@ -36,6 +36,8 @@ _NOT_CALLED: dict[str, tuple[str, ...]] = {
     "librosa": (), "librosa.filters": ("mel",), "soundfile": (), "sox": (), "onnxruntime": (), "torchaudio": (),
     "torchaudio.compliance": (), "torchaudio.compliance.kaldi": (), "einops": ("rearrange", "repeat"),
 }  # fmt: skip
+ALONE = 2  # lines that are read one at a time, of more: a frame takes as long in any of them
+Asked = tuple[Prompt, int]  # a line's prompt, and the frames that it is to have
 _HEAD, _TAIL = 3, 5  # ids that its chat template puts before and after the text of a line
 
 
@@ -43,7 +45,13 @@ _HEAD, _TAIL = 3, 5  # ids that its chat template puts before and after the text
 class Row:
     name: str
     seconds: Seconds
-    ratio: float  # this over ours
+    lines: int
+    audio_s: float
+    ratio: float  # seconds for a second of sound, over ours
+
+    @property
+    def rtf(self) -> float:
+        return self.seconds.median / self.audio_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +66,7 @@ class Against:
             "version": self.version, "lines": self.lines, "audio_s": self.audio_s,
             "rows": [
                 {"name": row.name, "seconds": row.seconds.median, "spread": row.seconds.spread,
-                 "rtf": row.seconds.median / self.audio_s, "ratio": row.ratio}
+                 "lines": row.lines, "audio_s": row.audio_s, "rtf": row.rtf, "ratio": row.ratio}
                 for row in self.rows
             ],
         }  # fmt: skip
@@ -126,45 +134,73 @@ class Official:
                 core.Qwen3TTSTokenizerV2Config(**codec_json), dtype=dtype, attn_implementation="sdpa"
             )
         _adopt(whole, [(model.talker, talker_sources(model.talker)), (model.predictor, _predictor(model))], {}, dtype)
-        _adopt(codec, [(model.codec, codec_sources(source.codec.decoder))], _tables(model, source), dtype)
-        self._model = whole.to(model.device).eval()
-        self._tokenizer = package.Qwen3TTSTokenizer()
-        self._tokenizer.model, self._tokenizer.device = codec.to(model.device).eval(), torch.device(model.device)
-        self._device = model.device
+        # What is faster on a device keeps the decoder that it was made of.
+        decoder = getattr(model.codec, "plain", model.codec)
+        _adopt(codec, [(decoder, codec_sources(source.codec.decoder))], _tables(decoder, source), dtype)
+        self.model = whole.to(model.device).eval()
+        self.tokenizer = package.Qwen3TTSTokenizer()
+        self.tokenizer.model, self.tokenizer.device = codec.to(model.device).eval(), torch.device(model.device)
+        self.device = model.device
 
     @torch.inference_mode()
     def read(self, lines: Sequence[tuple[Prompt, int]]) -> list[int]:
         """One batch of prompts, each with its scripted frames, to sound; the samples of each line."""
         codes = self.codes(lines)
-        waves, _ = self._tokenizer.decode([{"audio_codes": line} for line in codes])
+        waves, _ = self.tokenizer.decode([{"audio_codes": line} for line in codes])
         for line, (_, frames) in zip(codes, lines, strict=True):
             if len(line) != frames:
                 raise RuntimeError(f"the official package made {len(line)} frames where {frames} were scripted")
         return [len(wave) for wave in waves]
 
     @torch.inference_mode()
+    def inputs(self, lines: Sequence[tuple[Prompt, int]]) -> dict[str, Any]:
+        """What its talker is given for a batch: rows of the prompts, their mask, what follows them."""
+        talker, found = self.model.talker, dict[str, Any]()
+
+        def keep(**given: Any) -> None:
+            found.update(given)
+            raise _Enough
+
+        kept, talker.generate = talker.generate, keep
+        try:
+            self._ask(lines)
+        except _Enough:
+            return found
+        finally:
+            talker.generate = kept
+        raise RuntimeError("the official package did not ask its talker for anything")
+
+    @torch.inference_mode()
     def codes(self, lines: Sequence[tuple[Prompt, int]], **how: Any) -> list[Tensor]:
         """The codes of each line [frames, codebooks]; `how` changes what the official package samples by default."""
-        talker, ends = self._model.talker, _Ends([frames for _, frames in lines], self._eos, self._device)
+        talker, ends = self.model.talker, _Ends([frames for _, frames in lines], self._eos, self.device)
         transformers = importlib.import_module("transformers")
         kept = talker.generate
         talker.generate = partial(kept, logits_processor=transformers.LogitsProcessorList([ends]))
         try:
-            return self._model.generate(
-                input_ids=[self._ids(prompt) for prompt, _ in lines],
-                instruct_ids=[None] * len(lines),
-                speakers=[self._speaker] * len(lines),
-                languages=["auto"] * len(lines),
-                non_streaming_mode=True,
-                max_new_tokens=max(frames for _, frames in lines) + 1,  # the last one is drawn and not decoded
-                **how,
-            )[0]
+            return self._ask(lines, **how)
         finally:
             talker.generate = kept
 
+    def _ask(self, lines: Sequence[tuple[Prompt, int]], **how: Any) -> list[Tensor]:
+        codes: list[Tensor] = self.model.generate(
+            input_ids=[self._ids(prompt) for prompt, _ in lines],
+            instruct_ids=[None] * len(lines),
+            speakers=[self._speaker] * len(lines),
+            languages=["auto"] * len(lines),
+            non_streaming_mode=True,
+            max_new_tokens=max(frames for _, frames in lines) + 1,  # the last one is drawn and not decoded
+            **how,
+        )[0]
+        return codes
+
     def _ids(self, prompt: Prompt) -> Tensor:
         text = prompt.text[prompt.shared : -2]  # without the end of the text and the row of the first code
-        return torch.tensor([[*prompt.text[:_HEAD], *text, *[prompt.pad] * _TAIL]], device=self._device)
+        return torch.tensor([[*prompt.text[:_HEAD], *text, *[prompt.pad] * _TAIL]], device=self.device)
+
+
+class _Enough(Exception):
+    """What the talker is given is known."""
 
 
 class _Ends:
@@ -193,9 +229,9 @@ def _predictor(model: Model) -> Sources:
     return predictor_sources(model.predictor)
 
 
-def _tables(model: Model, source: Source) -> dict[str, Tensor]:
+def _tables(decoder: CodecDecoder, source: Source) -> dict[str, Tensor]:
     tables: dict[str, Tensor] = {}
-    for table, (sums, usage) in zip(model.codec.quantiser.tables, decoder_tables(source.codec.decoder), strict=True):
+    for table, (sums, usage) in zip(decoder.quantiser.tables, decoder_tables(source.codec.decoder), strict=True):
         tables[sums], tables[usage] = table.detach(), torch.ones(len(table), device=table.device)
     return tables
 
@@ -220,28 +256,53 @@ def _adopt(
         raise RuntimeError(f"{len(wrong)} official tensors have no source, such as {wrong[0]}")
 
 
-def compare(run: BookRun, source: Source, repeats: int, tick: Callable[[str], None]) -> Against:
-    """Ours, official one line at a time, official in batches of as many lines as we have slots, by turns."""
+def compare(
+    run: BookRun, source: Source, repeats: int, tick: Callable[[str], None], names: Sequence[str] = ("official",)
+) -> Against:
+    """Ours and those that are named, by turns: "official", one line at a time and in batches of as many lines as we
+    have slots; "faster" in such batches."""
     # It has no eight-bit weights: against them it runs in the type that ours compute in.
     shared = run.model if run.model.format != "int8" else source.build(run.model.device, "bfloat16")
     official, slots = Official(source, shared), run.stepper.slots
     lines = [(reading.request.prompt, reading.request.cap) for reading in run.readings]
-    sizes = {"official, one at a time": 1}
-    if slots > 1:
-        sizes[f"official, batches of {slots} in book order"] = slots
-
-    def read(size: int) -> None:
-        for group in batches(range(len(lines)), size):
-            official.read([lines[n] for n in group])
-
-    runs: dict[str, list[float]] = {"ours": [], **{name: [] for name in sizes}}
-    official.read([(prompt, min(3, frames)) for prompt, frames in lines[:slots]])
-    for number in range(repeats):
-        runs["ours"].append(run.watch.time(run.once)[0])
-        for name, size in sizes.items():
-            runs[name].append(run.watch.time(partial(read, size))[0])
-            tick(f"{name}, {number + 1} of {repeats}: {runs[name][-1]:.1f} s; ours {runs['ours'][-1]:.1f} s")
-    seconds = {name: Seconds(tuple(times)) for name, times in runs.items()}
-    rows = tuple(Row(name, times, times.median / seconds["ours"].median) for name, times in seconds.items())
+    short = [(prompt, min(3, frames)) for prompt, frames in lines[:slots]]
+    work: dict[str, tuple[Sequence[Asked], Callable[[], object]]] = {"ours": (lines, run.once)}
     version = f"qwen-tts {importlib.metadata.version('qwen-tts')}, transformers {TRANSFORMERS}"
+    if "official" in names:
+        few = lines[:ALONE] if slots > 1 else lines
+        work["official, one at a time"] = few, partial(_in_batches, official.read, few, 1)
+        if slots > 1:
+            in_all = partial(_in_batches, official.read, lines, slots)
+            work[f"official, batches of {slots} in book order"] = lines, in_all
+        official.read(short)
+    if "faster" in names:
+        from rhapsode.bench import faster
+
+        other = faster.Faster(official, slots, lines)
+        other.read(short)
+        version += f", {faster.PACKAGE} {faster.VERSION}"
+        in_all = partial(_in_batches, other.read, lines, slots)
+        work[f"{faster.PACKAGE}, batches of {slots} in book order"] = lines, in_all
+    rows = by_turns(work, run, repeats, tick)
     return Against(version, len(lines), run.workload.frames / run.codec.frame_rate, rows)
+
+
+def _in_batches(read: Callable[[Sequence[Asked]], object], lines: Sequence[Asked], size: int) -> None:
+    for group in batches(range(len(lines)), size):
+        read([lines[n] for n in group])
+
+
+def by_turns(
+    work: Mapping[str, tuple[Sequence[Asked], Callable[[], object]]], run: BookRun, repeats: int,
+    tick: Callable[[str], None],
+) -> tuple[Row, ...]:  # fmt: skip
+    """Each name's work once, then all again; "ours" is what the others are held against."""
+    runs: dict[str, list[float]] = {name: [] for name in work}
+    for number in range(repeats):
+        for name, (_, read) in work.items():
+            runs[name].append(run.watch.time(read)[0])
+            tick(f"{name}, {number + 1} of {repeats}: {runs[name][-1]:.1f} s")
+    audio = {name: sum(frames for _, frames in lines) / run.codec.frame_rate for name, (lines, _) in work.items()}
+    rows = [Row(name, Seconds(tuple(runs[name])), len(work[name][0]), audio[name], 1.0) for name in work]
+    ours = next(row.rtf for row in rows if row.name == "ours")
+    return tuple(replace(row, ratio=row.rtf / ours) for row in rows)

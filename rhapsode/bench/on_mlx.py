@@ -10,7 +10,7 @@ import math
 import platform
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.metadata import version
 from typing import Any
 
@@ -30,6 +30,7 @@ from rhapsode.qwen3.mlx import load, memory, remembered
 from rhapsode.qwen3.mlx.load import Model
 from rhapsode.qwen3.mlx.transformer import Trunk
 from rhapsode.qwen3.remembered import Chosen, Measured
+from rhapsode.qwen3.trials import Trial
 
 FORMATS: Mapping[str, Any] = load.FORMATS
 COPY_BYTES = 256 << 20  # beyond any cache
@@ -185,6 +186,10 @@ def _products(trunk: Trunk, x: mx.array) -> list[mx.array]:
     return made
 
 
+def exact() -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 class forced:
     """In a draw's place: logits are kept, codes come from a script [draws, lines]."""
 
@@ -216,6 +221,10 @@ def width(model: Model) -> Width:
 
 def kv_bytes(stepper: Any) -> int:
     return stepper.kv_bytes
+
+
+def ways(model: ModelConfig, codec: CodecConfig, format: str) -> Sequence[Trial]:
+    return load.trials(model, codec, format)
 
 
 def describe(device: str) -> dict[str, str | int]:

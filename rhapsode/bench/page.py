@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from rhapsode.bench import ways
 from rhapsode.bench.result import Result
 from rhapsode.bench.table import terminal
 
@@ -44,6 +45,7 @@ def page(result: Result) -> str:
         f"<p>Each bar is a line in its slot; what is left between and after them was computed for nothing "
         f"({whole.schedule}, {1 - result.seats.useful:.1%} idle).</p>",
         _lanes(result),
+        *_ways(result),
         "<h2>All figures</h2>",
         f"<pre>{escape(terminal(result))}</pre>",
     ]
@@ -113,6 +115,13 @@ def _where(result: Result) -> Iterator[str]:
         ["stage", "seconds", "share", "ms a lane and frame"],
         [[row.name, f"{row.seconds:.2f}", f"{row.share:.1%}", f"{row.ms_frame:.3g}"] for row in rows],
     )
+
+
+def _ways(result: Result) -> Iterator[str]:
+    if result.ways:
+        yield "<h2>Ways to compute the same</h2>"
+        yield "<p>Tried before the first step: the first that is right is taken, or one that is clearly faster.</p>"
+        yield _table(ways.HEAD, ways.rows(result.ways))
 
 
 def _lanes(result: Result) -> str:

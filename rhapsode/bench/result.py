@@ -8,14 +8,31 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from rhapsode.bench.alone import Codec, Lane
 from rhapsode.bench.beside import Beside
 from rhapsode.bench.counts import Counts
 from rhapsode.bench.measure import StagePass, Whole
 from rhapsode.bench.schedule import Plan
+from rhapsode.bench.spread import Row
 from rhapsode.bench.sweep import Sweep
+from rhapsode.bench.ways import Tried
 
 if TYPE_CHECKING:
     from rhapsode.bench.official import Against
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The book at the fastest format and slots, and what else was asked of the same model."""
+
+    whole: Whole
+    peak_mb: dict[str, float]
+    stages: StagePass | None = None
+    beside: Beside | None = None  # with the stages
+    against: Against | None = None
+    codec: Codec | None = None  # on one device
+    lane: Lane | None = None  # where one slot is measured
+    devices: tuple[Row, ...] = ()  # where the book was read on several
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +53,10 @@ class Result:
     beside: Beside | None  # with the stages
     against: Against | None
     notes: tuple[str, ...]
+    codec: Codec | None = None
+    lane: Lane | None = None
+    devices: tuple[Row, ...] = ()
+    ways: tuple[Tried, ...] = ()
 
     def memory(self) -> dict[str, float]:
         """Bytes of weights, of keys and values, and of the peak above what was held before the model was made.
@@ -60,7 +81,7 @@ class Result:
                 {
                     "format": cell.format, "slots": cell.slots, "ms_lane_frame": _short(cell.ms_lane_frame),
                     "spread": _short(cell.step.spread),
-                    "floor_ms": _short(1e3 * ceiling.floor_s[cell.format][cell.slots] / cell.slots),
+                    "floor_ms": _short(1e3 * cell.floor_s / cell.slots), "x_floor": _short(cell.x_floor),
                 }
                 for cell in self.sweep.cells
             ],
@@ -73,12 +94,20 @@ class Result:
                 "rtf": _short(whole.rtf), "x": _short(whole.x), "x_total": _short(whole.x_total),
                 "useful": _short(whole.useful), "steps": whole.steps, "kept_frames": whole.kept_frames,
                 "lane_frames": whole.lane_frames, "prefills": whole.prefills,
-                "kv_bytes": whole.kv_bytes,
+                "kv_bytes": whole.kv_bytes, "warm_up_s": _short(whole.warm_up_s),
             },
             "peak_mb": self.peak_mb,
             "memory": self.memory(),
             "notes": list(self.notes),
         }  # fmt: skip
+        if self.codec is not None:
+            found["codec"] = self.codec.as_json()
+        if self.lane is not None:
+            found["lane"] = self.lane.as_json()
+        if self.devices:
+            found["devices"] = [row.as_json() for row in self.devices]
+        if self.ways:
+            found["ways"] = [one.as_json() for one in self.ways]
         if self.stages is not None:
             found["stages"] = asdict(self.stages)
         if self.beside is not None:

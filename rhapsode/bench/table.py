@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from rhapsode.bench import ways
 from rhapsode.bench.result import Result
 from rhapsode.bench.sweep import Sweep
 
@@ -28,6 +29,7 @@ def _parts(result: Result) -> Iterator[str]:
     yield ""
     yield from formats(result.sweep)
     yield ""
+    yield from _alone(result)
     yield from _whole(result)
     if result.stages is not None:
         yield ""
@@ -37,6 +39,10 @@ def _parts(result: Result) -> Iterator[str]:
     if result.against is not None:
         yield ""
         yield from _against(result)
+    if result.ways:
+        yield ""
+        yield "Ways to compute the same, tried before the first step (one call at each size in use, summed)"
+        yield from ways.lines(result.ways)
     yield from (f"note: {note}" for note in result.notes)
 
 
@@ -87,6 +93,23 @@ def formats(sweep: Sweep) -> Iterator[str]:
         apart = [f"{100 * value:.2g}%" for value in (far.talker, far.predictor, far.codec)] if far else ["-"] * 3
         rows.append([format, *columns, f"{sweep.weights_bytes[format] / 1e6:.0f}", *apart])
     yield from grid(["slots", *map(str, slots), "weights, MB", "talker", "predictor", "waveform"], rows)
+    yield "  x floor: a step over all its products alone"
+    over = [[format, *(f"{found[format, n].x_floor:.2f}" for n in slots)] for format in sweep.weights_bytes]
+    yield from grid(["slots", *map(str, slots)], over)
+
+
+def _alone(result: Result) -> Iterator[str]:
+    """Codec and single lane, where they were measured."""
+    codec, lane = result.codec, result.lane
+    if codec is not None:
+        far = "" if codec.deviation is None else f", {100 * codec.deviation:.2g}% of the peak from float32"
+        speeds = ", ".join(f"{group.x:.4g} x with {group.lines}" for group in codec.groups)
+        yield f"The codec alone, {codec.format}{far}: {speeds} lines of {codec.groups[0].audio_s:.0f} s at once"
+    if lane is not None:
+        first = f"the first {lane.first_samples_s:.2f} s of sound after {1e3 * lane.first_sound.median:.0f} ms"
+        yield f"One lane: {lane.x:.3g} x real time; {first}"
+    if codec is not None or lane is not None:
+        yield ""
 
 
 def _whole(result: Result) -> Iterator[str]:
@@ -103,8 +126,14 @@ def _whole(result: Result) -> Iterator[str]:
     )
     yield (
         f"  median {whole.seconds.median:.2f} s of {len(whole.seconds.runs)} runs, spread {whole.seconds.spread:.1%}; "
-        f"{whole.steps} steps, {whole.prefills} prefills"
+        f"{whole.steps} steps, {whole.prefills} prefills; warm-up {whole.warm_up_s:.1f} s before"
     )
+    for row in result.devices:
+        peaks = ", ".join(f"{name} {size:.0f} MB" for name, size in row.peak_mb.items())
+        yield (
+            f"  {row.device}: {row.lines} lines, {row.audio_s:.1f} s of sound in {row.seconds:.2f} s, "
+            f"{row.audio_s / row.seconds:.4g} x; peak memory: {peaks}"
+        )
     yield f"  peak memory: {peak}; weights {weights / 1e6:.0f} MB, keys and values {whole.kv_bytes / 1e6:.0f} MB"
     yield f"  peak of the model without keys and values: {result.memory()['over']:.2f} x its weights"
 
@@ -155,8 +184,15 @@ def _against(result: Result) -> Iterator[str]:
         f"the same weights, alternating)"
     )
     rows = [
-        [row.name, f"{row.seconds.median:.2f}", f"{row.seconds.median / against.audio_s:.3f}", f"{row.ratio:.2f}"]
+        [
+            row.name,
+            str(row.lines),
+            f"{row.seconds.median:.2f}",
+            f"{1 / row.rtf:.4g}",
+            f"{row.rtf:.3f}",
+            f"{row.ratio:.2f}",
+        ]  # fmt: skip
         for row in against.rows
     ]
-    yield from grid(["", "s", "RTF", "we are faster by"], rows)
-    yield "  s: median; RTF: seconds for a second of sound; the last column is the row's seconds over ours"
+    yield from grid(["", "lines", "s", "x", "RTF", "we are faster by"], rows)
+    yield "  s: median; x: seconds of sound a second; RTF: the inverse; the last column is the row's RTF over ours"

@@ -26,6 +26,7 @@ TOKENS_LEAST, TOKENS_MOST = 2, 70
 FRAMES_LEAST, FRAMES_MOST = 6, 300
 
 BOOK_LINES = 2000
+MOST_LINES = 20_000  # that may be asked for: the same draw, carried on; 6,200 are about sixteen hours
 SEED = 1851
 
 

@@ -10,7 +10,7 @@ import hashlib
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ from rhapsode.types import Line, Sampling, Speaker, Take
 
 if TYPE_CHECKING:
     from rhapsode.qwen3.mlx.load import Model as MlxModel
+    from rhapsode.qwen3.shared import SharedNarrator
     from rhapsode.qwen3.torch.load import Model
     from rhapsode.qwen3.torch.streaming import Streamer
 
@@ -45,8 +46,22 @@ _FORMATS = ("format", "codec_format")  # settings that a machine may choose
 _FULL_SIZE = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"
 
 
-def load(options: Options) -> Qwen3Narrator:
+def load(options: Options) -> Qwen3Narrator | SharedNarrator:
     """A narrator as the options ask for. Raises `UserError` for anything that cannot be had."""
+    if options.device.startswith("cuda:") and backend_of(options.device) != MLX:
+        from rhapsode.qwen3.torch.several import several
+
+        devices = several(options.device)
+        if len(devices) > 1:
+            from rhapsode.qwen3.shared import SharedNarrator
+
+            return SharedNarrator(options, devices)
+        options = replace(options, device=devices[0].name)
+    return load_one(options)
+
+
+def load_one(options: Options) -> Qwen3Narrator:
+    """A narrator on one device of this process."""
     if options.slots is not None and options.slots < 1:
         raise UserError(f"--slots must be 1 or more, not {options.slots}.")
     if options.threads is not None and options.threads < 1:
@@ -147,6 +162,11 @@ def _same_but_format(begun: Iterable[Mapping[str, Any]], fixed: Mapping[str, Any
     return [one for one in begun if {name: one[name] for name in one if name not in _FORMATS} == fixed]
 
 
+def expected_seconds(line: Line) -> float:
+    """A guess at how long a line will be."""
+    return judge.expected_seconds(line.text) if judge.speakable(line.text) else SILENT_LINE_S
+
+
 class Qwen3Narrator:
     """Implements `rhapsode.narrator.Narrator`."""
 
@@ -171,7 +191,7 @@ class Qwen3Narrator:
         self.sampling = sampling
         self.slots = options.slots or model.default_slots
         # Hears what is found out while it reads.
-        self.tell: Callable[[str], None] = _to_stderr
+        self.tell: Callable[[str], None] = to_stderr
         self.seed = options.seed
         self._frame_rate = checkpoint.codec.frame_rate
         tokenizer = TextTokenizer(checkpoint.folder, checkpoint.model.first_control_token)
@@ -210,7 +230,7 @@ class Qwen3Narrator:
         return self._prompts.get(line.speaker, self._prompts["narration"])(line.text)
 
     def expected_seconds(self, line: Line) -> float:
-        return judge.expected_seconds(line.text) if judge.speakable(line.text) else SILENT_LINE_S
+        return expected_seconds(line)
 
     def useful(self) -> float:
         return self._meter.useful
@@ -321,5 +341,6 @@ class Qwen3Narrator:
         )
 
 
-def _to_stderr(text: str) -> None:
+def to_stderr(text: str) -> None:
+    """For who has no better place for it."""
     print(f"rhapsode: {text}", file=sys.stderr, flush=True)

@@ -14,6 +14,7 @@ import numpy as np
 from rhapsode.errors import UserError
 
 TIMES = 3  # that a right way is timed; the least counts
+QUEUED = 8  # calls that are timed together where a device queues: one alone would be lost in the waiting
 GAIN = 0.2  # by which a later way must be faster than one before it: noise is no reason to change
 
 Clock = Callable[[], float]  # seconds
@@ -73,12 +74,12 @@ class Device:
 
 def choose(
     task: str, size: str, ways: Sequence[Way], inputs: Sequence[Any], truth: np.ndarray, tolerance: float,
-    read: Callable[[Any], np.ndarray], clock: Clock | None = None,
+    read: Callable[[Any], np.ndarray], clock: Clock | None = None, wait: Callable[[list[Any]], None] | None = None,
 ) -> Trial:  # fmt: skip
     """Try ways in their order until one is right; with a clock try all, and take the fastest of the right ones.
 
-    `read` waits for a result and hands it out. A way that raises is as good as wrong. The plain way, tried last, need
-    not be timed to be taken.
+    `read` waits for a result and hands it out, `wait` for several, where a device queues. A way that raises is as good
+    as wrong. The plain way, tried last, need not be timed to be taken.
     """
     errors: dict[str, float] = {}
     seconds: dict[str, float] = {}
@@ -93,7 +94,7 @@ def choose(
         if clock is None:
             taken = way.name
             break
-        seconds[way.name] = min(_time(way, inputs, read, clock) for _ in range(TIMES))
+        seconds[way.name] = min(_time(way, inputs, read, clock, wait) for _ in range(TIMES))
         if not taken or seconds[way.name] < seconds[taken] * (1 - GAIN):
             taken = way.name
     return Trial(task, size, tolerance, errors, seconds, taken)
@@ -127,10 +128,17 @@ def random_numbers(words: np.ndarray, counters: np.ndarray) -> np.ndarray:
     return (x >> 8).astype(np.float64) * 2.0**-24
 
 
-def _time(way: Way, inputs: Sequence[Any], read: Callable[[Any], np.ndarray], clock: Clock) -> float:
+def _time(
+    way: Way, inputs: Sequence[Any], read: Callable[[Any], np.ndarray], clock: Clock,
+    wait: Callable[[list[Any]], None] | None,
+) -> float:  # fmt: skip
+    """Seconds of one call."""
     start = clock()
-    read(way.run(*inputs))
-    return clock() - start
+    if wait is None:
+        read(way.run(*inputs))
+        return clock() - start
+    wait([way.run(*inputs) for _ in range(QUEUED)])
+    return (clock() - start) / QUEUED
 
 
 def _apart(found: np.ndarray, truth: np.ndarray) -> float:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from rhapsode.bench import official as official_module
 from rhapsode.bench.measure import BookRun, scripted_stepper
 from rhapsode.bench.official import Official, compare
 from rhapsode.bench.requests import readings
@@ -36,7 +37,7 @@ def test_it_is_the_same_model(source: Source, model: Model) -> None:
     ours = {one.line: one for one in decode(lines, stepper, lambda line, attempt: lines[line].request, Policy(tries=1))}
     asked = [(reading.request.prompt, reading.request.cap) for reading in lines]
     theirs = official.codes(asked, do_sample=False, subtalker_dosample=False)
-    waves, _ = official._tokenizer.decode([{"audio_codes": codes} for codes in theirs])
+    waves, _ = official.tokenizer.decode([{"audio_codes": codes} for codes in theirs])
     for line, codes in enumerate(theirs):
         assert np.array_equal(codes.numpy(), ours[line].codes), f"line {line}"
         assert np.abs(waves[line] - ours[line].wave).max() < 1e-4 * np.abs(ours[line].wave).max()
@@ -44,7 +45,7 @@ def test_it_is_the_same_model(source: Source, model: Model) -> None:
 
 
 def test_weights_are_shared(source: Source, model: Model) -> None:
-    theirs = Official(source, model)._model.talker.model.layers[0].self_attn.k_proj.weight
+    theirs = Official(source, model).model.talker.model.layers[0].self_attn.k_proj.weight
     fused = model.talker.trunk.blocks[0].qkv.weight
     start = fused.untyped_storage().data_ptr()
     assert start < theirs.data_ptr() < start + fused.numel() * fused.element_size()
@@ -60,16 +61,20 @@ def test_weights_made_in_inference_mode_are_taken(source: Source) -> None:
     assert Official(source, model).read([(readings(BOOK, source.model)[0].request.prompt, 6)]) == [1920 * 6]
 
 
-def test_turns_are_taken(source: Source, model: Model, ticking: Clock) -> None:
+def test_turns_are_taken(source: Source, model: Model, ticking: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(official_module, "ALONE", 2)
     turns: list[str] = []
     run = BookRun(model, source.model, source.codec, BOOK, 2, "refill", ticking)
     found = compare(run, source, 2, turns.append)
     assert [row.name for row in found.rows] == [
         "ours", "official, one at a time", "official, batches of 2 in book order",
     ]  # fmt: skip
-    assert [(row.seconds.runs, row.ratio) for row in found.rows] == [((1.0, 1.0), 1.0)] * 3
+    assert [row.seconds.runs for row in found.rows] == [(1.0, 1.0)] * 3
+    assert [(row.lines, row.audio_s) for row in found.rows] == [(3, 19 / 12.5), (2, 15 / 12.5), (3, 19 / 12.5)]
+    # In the same time, of fewer lines.
+    assert [row.ratio for row in found.rows] == [1.0, pytest.approx(19 / 15), 1.0]
     assert (found.lines, found.audio_s) == (3, 19 / 12.5)
-    assert [turn.split(",")[1] for turn in turns] == [" one at a time", " batches of 2 in book order"] * 2
+    assert [turn.rpartition(",")[0] for turn in turns] == [row.name for row in found.rows] * 2
 
 
 def test_one_slot_needs_no_batches(source: Source, model: Model, ticking: Clock) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rhapsode.qwen3.torch.kernels import has_triton, runs_on
-from rhapsode.qwen3.torch.kernels.attention import BLOCK, Heads, attend_rows, attend_rows_plain
+from rhapsode.qwen3.torch.kernels.attention import FEW, MANY, Heads, attend_rows, attend_rows_plain
 from rhapsode.qwen3.torch.kernels.choose import choose, choose_plain
 from rhapsode.qwen3.torch.kernels.embed import embed, embed_plain
 from rhapsode.qwen3.torch.kernels.gate import swiglu, swiglu_plain
@@ -23,6 +23,8 @@ from rhapsode.qwen3.torch.sampling import uniforms as plain_uniforms
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 pytestmark = pytest.mark.skipif(not runs_on(DEVICE), reason="Triton is not installed")
 TYPES = [torch.float32, torch.bfloat16]
+# Run statement by statement, products of the matrix units are wrong in bfloat16.
+PRODUCT_TYPES = [torch.float32, torch.float16, *([torch.bfloat16] if DEVICE.type == "cuda" else [])]
 NAN = float("nan")
 
 
@@ -99,11 +101,33 @@ def attention(dtype: torch.dtype, new: int, positions: list[int], lanes: list[in
     assert found.isfinite().all()
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", PRODUCT_TYPES)
 @pytest.mark.parametrize("new", [1, 2])
 def test_attention(dtype: torch.dtype, new: int) -> None:
-    edges = [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 3]
-    attention(dtype, new, edges, [3, 0, 6, 1, 5, 2], Heads(6, 2, 32, 1e-6), 3 * BLOCK)
+    for block, length in ((FEW[0], 2 * FEW[0]), (MANY[0], 3 * MANY[0])):
+        edges = [0, 1, block - 1, block, block + 1, length - new]
+        attention(dtype, new, edges, [3, 0, 6, 1, 5, 2], Heads(6, 2, 32, 1e-6), length)
+
+
+@pytest.mark.parametrize("dtype", PRODUCT_TYPES)
+@pytest.mark.parametrize(("position", "new"), [(0, 2), (0, 1), (2, 1), (FEW[0] - 1, 1)])
+@pytest.mark.parametrize("length", [FEW[0], FEW[0] + 1])
+def test_attention_abreast(dtype: torch.dtype, position: int, new: int, length: int) -> None:
+    """Beyond the few positions of a tile too, where it is the other way that is taken."""
+    heads, rows = Heads(4, 2, 32, 1e-6), 3
+    keys, values = (torch.full((rows + 1, 2, length, 32), NAN, dtype=dtype, device=DEVICE) for _ in range(2))
+    keys[:rows, :, :position] = numbers(rows, 2, position, 32, dtype=dtype)
+    values[:rows, :, :position] = numbers(rows, 2, position, 32, dtype=dtype, seed=1)
+    turn = numbers(length, 16, dtype=dtype, seed=2), numbers(length, 16, dtype=dtype, seed=3)
+    norms, qkv = (numbers(32, dtype=dtype, seed=4),) * 2, numbers(rows * new, heads.width, dtype=dtype, seed=5)
+    ours, plain = (keys, values), (keys.clone(), values.clone())
+    close(
+        attend_rows(qkv, norms, turn, position, None, *ours, heads, new),
+        attend_rows_plain(qkv, norms, turn, position, None, *plain, heads, new),
+    )
+    for one, other in zip(ours, plain, strict=True):
+        assert (one.isnan() == other.isnan()).all()
+        close(one.nan_to_num(), other.nan_to_num())
 
 
 @pytest.mark.parametrize("heads", [Heads(1, 1, 16, 1e-6), Heads(4, 4, 16, 1e-6), Heads(8, 2, 64, 1e-5)])
@@ -146,10 +170,14 @@ DRAWS = [
 
 @pytest.mark.parametrize("draw", DRAWS)
 @pytest.mark.parametrize("vocab", [1, 15, 33])
-def test_choice(draw: Draw, vocab: int) -> None:
+@pytest.mark.parametrize("dtype", TYPES)
+def test_choice(draw: Draw, vocab: int, dtype: torch.dtype) -> None:
     """Few rows: a search for the likeliest takes long where statements are run one by one."""
     rows = 5
-    logits, uniform = numbers(rows, vocab) * 3, torch.rand(rows, 2, generator=torch.Generator().manual_seed(1))
+    logits, uniform = (
+        numbers(rows, vocab, dtype=dtype) * 3,
+        torch.rand(rows, 2, generator=torch.Generator().manual_seed(1)),
+    )
     uniform = uniform.to(DEVICE)
     uniform[:2, 1] = torch.tensor([0.0, 1 - 2**-24])
     if vocab > 5:
@@ -242,12 +270,17 @@ def test_attention_refuses_what_does_not_fit() -> None:
     norms, turn = (numbers(16), numbers(16)), (numbers(length, 8), numbers(length, 8))
     qkv = numbers(2, heads.width)
     for wrong, message in (
-        ({"qkv": numbers(3, heads.width)}, "qkv has shape"),
+        ({"qkv": numbers(2, heads.width - 1)}, "qkv has shape"),
+        ({"qkv": numbers(3, heads.width)}, "positions has shape"),
         ({"turn": (numbers(length - 1, 8), turn[1])}, "23 positions"),
         ({"values": numbers(2, 1, length, 8)}, "values has shape"),
         ({"lanes": at[:1]}, "lanes has shape"),
         ({"heads": Heads(2, 1, 12, 1e-6), "keys": numbers(2, 1, length, 12)}, "shape|powers of two"),
         ({"new": 3, "qkv": numbers(6, heads.width)}, "not 3"),
+        ({"positions": 3}, "abreast"),
+        ({"positions": length, "lanes": None}, "abreast"),
+        ({"positions": 0, "lanes": None, "qkv": numbers(3, heads.width)}, "abreast"),
+        ({"lanes": None}, "are listed"),
     ):
         given = {
             "qkv": qkv, "norms": norms, "turn": turn, "positions": at, "lanes": at, "keys": keys,

@@ -28,6 +28,7 @@ from tests import tiny_checkpoint  # noqa: E402
 from tests.bench.conftest import BOOK  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
+ON_CPU = pytest.mark.skipif(mx.default_device() != mx.Device(mx.cpu), reason="of the CPU build")
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +58,9 @@ def test_a_run_ends_with_json_and_keeps_its_table(
     assert [row["name"] for row in found["stages"]["rows"]] == [*STAGES, "other"]
     assert all(row["seconds"] > 0 for row in found["stages"]["rows"][:4])
     assert "mlx 0" in report.read_text(encoding="utf-8")
+    assert {one["task"] for one in found["ways"]} >= {"convolution", "SnakeBeta"}
+    assert all(one["taken"] in one["errors"] for one in found["ways"])
+    assert "Ways to compute the same" in out and "conv1d" in report.read_text(encoding="utf-8")
     assert remembered.best(checkpoint.model, 2) is not None
 
 
@@ -102,6 +106,7 @@ def test_a_problem_is_one_sentence(
 SLOW, FAST, FAR = Measured(9.0, 0.0, 0.0, 0.0), Measured(5.0, 0.01, 0.01, 0.0), Measured(1.0, 0.9, 0.9, 0.0)
 
 
+@ON_CPU
 def test_the_measured_format_and_lanes_are_taken(checkpoint: Checkpoint) -> None:
     tables = {
         24: {"float32": SLOW, "float16": FAST, "int4": FAR},
@@ -132,6 +137,7 @@ def test_bench_needs_no_torch(checkpoint: Checkpoint, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["machine"]["device"] == "mlx"
 
 
+@ON_CPU
 def test_without_formats_named_a_gpu_compares_them_all(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     def pick(*formats: str) -> list[Any]:
         return [one.format for one in on_mlx.pick(formats, "mlx", source.model, 8)]

@@ -19,7 +19,7 @@ from rhapsode.cli import main  # noqa: E402
 from rhapsode.errors import UserError  # noqa: E402
 from rhapsode.qwen3.checkpoint import Checkpoint  # noqa: E402
 from rhapsode.qwen3.mlx import check as checks  # noqa: E402
-from rhapsode.qwen3.mlx import library  # noqa: E402
+from rhapsode.qwen3.mlx import library, questions  # noqa: E402
 from rhapsode.qwen3.mlx.load import load_model  # noqa: E402
 from rhapsode.qwen3.mlx.stepper import MlxStepper  # noqa: E402
 from rhapsode.qwen3.prompt import Prompt  # noqa: E402
@@ -38,6 +38,11 @@ def nothing_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     library.forget()
     yield
     library.forget()
+
+
+def break_all_but_last(monkeypatch: pytest.MonkeyPatch, task: str, run: Callable[..., Any]) -> None:
+    *others, last = library.WAYS[task]
+    monkeypatch.setitem(library.WAYS, task, (*(Way(way.name, run) for way in others), last))
 
 
 def break_first(monkeypatch: pytest.MonkeyPatch, task: str, run: Callable[..., Any]) -> None:
@@ -65,12 +70,12 @@ def test_this_machine_is_right(checkpoint: Checkpoint, dtype: Any, bits: int | N
 
 @pytest.mark.parametrize("task", sorted(library.WAYS))
 def test_the_plain_twin_is_right_too(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, task: str) -> None:
-    """With the library's way out of order, every question about a task is answered by the other."""
+    """With all other ways out of order, every question about a task is answered by the last."""
 
     def broken(*inputs: Any) -> Any:
         raise RuntimeError("out of order")
 
-    break_first(monkeypatch, task, broken)
+    break_all_but_last(monkeypatch, task, broken)
     of_task = [trial for trial in tried(checkpoint, mx.bfloat16, 8) if trial.task == task]
     plain = library.WAYS[task][-1].name
     assert of_task and all(trial.taken == plain for trial in of_task)
@@ -84,6 +89,10 @@ ZEROS_ABOVE = {
     "largest": lambda x: mx.argmin(x, axis=-1),
     "layer norm": lambda x, w, b: x,
     "write keys": lambda kept, rows, positions, new: kept,
+    "norm": lambda x, weight, eps: weight * x,
+    "rotation": lambda x, turn: x,
+    "attention": lambda query, keys, values, mask: library._weighed(query, keys, values, None),
+    "SnakeBeta and convolution": lambda x, *inputs: library._in_turn_plain(0 * x, *inputs),
     "compiling": lambda function: lambda *inputs: function(*inputs) * 0,
 }
 
@@ -102,6 +111,34 @@ def test_codes_are_right_with_a_library_that_fails_silently(
     model: Any = load_model(checkpoint, "float32", SLOTS)
     assert len(model.notes) == 1 and f"{task} by {library.WAYS[task][0].name} is wrong" in model.notes[0]
     found = read(model, prompts, range(2), 2, sampling=sampling, kind=STEPPER)
+    for line, (codes, wave) in wanted.items():
+        assert np.array_equal(codes, found[line][0])
+        assert np.abs(wave - found[line][1]).max() <= 1e-3 * np.abs(wave).max()
+
+
+@pytest.mark.parametrize("task", ["norm", "rotation", "attention", "SnakeBeta and convolution", "write keys"])
+def test_a_reading_is_the_same_whichever_way_is_taken(
+    checkpoint: Checkpoint, prompts: list[Prompt], monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
+    """Each way within a step, a prefill and the codec, not only where it is tried."""
+    seen: list[int] = []
+
+    def counted(way: Way) -> Way:
+        def run(*inputs: Any) -> Any:
+            seen.append(1)
+            return way.run(*inputs)
+
+        return Way(way.name, run)
+
+    wanted = read(load_model(checkpoint, "float32", SLOTS), prompts, range(3), 2, kind=STEPPER)  # type: ignore[arg-type]
+    library.forget()
+    checks._found.clear()
+    last = library.WAYS[task][-1]
+    monkeypatch.setitem(library.WAYS, task, (counted(last),))
+    model: Any = load_model(checkpoint, "float32", SLOTS)
+    seen.clear()
+    found = read(model, prompts, range(3), 2, kind=STEPPER)
+    assert seen, "the other way was not taken"
     for line, (codes, wave) in wanted.items():
         assert np.array_equal(codes, found[line][0])
         assert np.abs(wave - found[line][1]).max() <= 1e-3 * np.abs(wave).max()
@@ -149,7 +186,7 @@ def test_quantised_weights_are_unpacked_as_the_library_does() -> None:
     for bits in (4, 8):
         packed = mx.quantize(weight, group_size=library.GROUP, bits=bits)
         theirs = np.array(mx.dequantize(*packed, group_size=library.GROUP, bits=bits))
-        assert np.allclose(checks._unpacked(*packed, bits), theirs, atol=1e-6)
+        assert np.allclose(questions.unpacked(*packed, bits), theirs, atol=1e-6)
 
 
 def test_doctor_says_what_was_found(checkpoint: Checkpoint, capsys: pytest.CaptureFixture[str]) -> None:

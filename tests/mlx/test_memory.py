@@ -37,6 +37,18 @@ def test_as_many_lanes_as_fit(size: str, machine: int, format: str, slots: int) 
     assert plan.fits and plan.slots == slots and plan.needed <= usable
 
 
+@pytest.mark.parametrize(("info", "wanted"), [
+    ({"memory_size": 8 * GB, "max_recommended_working_set_size": 5 * GB}, 5 * GB),  # Metal
+    ({"memory_size": 8 * GB, "max_recommended_working_set_size": 7 * GB}, int(memory.SHARE * 8 * GB)),
+    ({"total_memory": 100 * GB, "free_memory": 90 * GB}, int(memory.SHARE * 100 * GB)),  # CUDA
+])  # fmt: skip
+def test_what_may_be_used_is_what_the_device_has(
+    monkeypatch: pytest.MonkeyPatch, info: dict[str, int], wanted: int
+) -> None:
+    monkeypatch.setattr(memory.mx, "device_info", lambda: info)
+    assert memory.usable_bytes() == wanted
+
+
 def test_what_does_not_fit_is_said() -> None:
     plan = memory.plan(*published("1.7b"), *FORMATS["float32"], usable=int(memory.SHARE * 8 * GB))
     assert not plan.fits and plan.slots == 1 and plan.piece == min(memory.PIECES)

@@ -31,6 +31,10 @@ class CausalConv:
         x = mx.pad(x, [(0, 0), (past, 0), (0, 0)])
         return library.convolve(x, self.weight, self.dilation, self.groups) + self.bias
 
+    def after(self, snake: SnakeBeta, x: mx.array) -> mx.array:
+        """Of what SnakeBeta makes of x; the silence before x stays silence."""
+        return library.snaked_convolution(x, snake.alpha, snake.height, self.weight, self.dilation) + self.bias
+
 
 class CausalUpsample:
     """A transposed convolution cut to `stride` steps for each that came in: one product and a shifted sum."""
@@ -81,7 +85,7 @@ class Residual:
         self.conv_2 = CausalConv(weights, f"{name}.conv_2")
 
     def __call__(self, x: mx.array) -> mx.array:
-        return x + self.conv_2(self.snake_2(self.conv_1(self.snake_1(x))))
+        return x + self.conv_2.after(self.snake_2, self.conv_1.after(self.snake_1, x))
 
 
 class CodecDecoder:

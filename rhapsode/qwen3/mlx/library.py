@@ -8,6 +8,7 @@ fact about the device; `check.py` finds it out.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import mlx.core as mx
@@ -19,6 +20,16 @@ OURS = "our kernel"  # is not asked where there is no GPU
 GROUP = 64  # weights that share a scale and an offset
 _CHUNK = 128  # columns that the counting sort compares at once
 Size = tuple[int | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Rotary positions of some rows: what turns each half of a head, and what it was made from."""
+
+    start: mx.array  # the first position of each row [rows], or of all []
+    base: float
+    cos: mx.array  # [rows or 1, 1, new, head_dim / 2], in the type of the rows
+    sin: mx.array
 
 
 # ---------------------------------------------------------------------- ways
@@ -57,6 +68,43 @@ def _normed(x: mx.array, weight: mx.array, bias: mx.array) -> mx.array:
     return apart * mx.rsqrt(mx.square(apart).mean(-1, keepdims=True) + 1e-6) * weight + bias
 
 
+def _rooted(x: mx.array, weight: mx.array, eps: float) -> mx.array:
+    if weight.ndim == 1:
+        return mx.fast.rms_norm(x, weight, eps)
+    return weight * mx.fast.rms_norm(x, None, eps)
+
+
+def _quotient(x: mx.array, weight: mx.array, eps: float) -> mx.array:
+    wide = x.astype(mx.float32)
+    wide = wide * mx.rsqrt(mx.square(wide).mean(-1, keepdims=True) + eps)
+    return weight * wide.astype(x.dtype)
+
+
+def _turned(x: mx.array, turn: Turn) -> mx.array:
+    first, second = mx.split(x, 2, axis=-1)
+    cos, sin = turn.cos, turn.sin
+    return mx.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+
+
+def _roped(x: mx.array, turn: Turn) -> mx.array:
+    return mx.fast.rope(x, x.shape[-1], traditional=False, base=turn.base, scale=1.0, offset=turn.start)
+
+
+def _attended(query: mx.array, keys: mx.array, values: mx.array, mask: mx.array | None) -> mx.array:
+    return mx.fast.scaled_dot_product_attention(query, keys, values, scale=query.shape[-1] ** -0.5, mask=mask)
+
+
+def _weighed(query: mx.array, keys: mx.array, values: mx.array, mask: mx.array | None) -> mx.array:
+    rows, heads, new, width = query.shape
+    kv_heads = keys.shape[1]
+    query = query.reshape(rows, kv_heads, heads // kv_heads * new, width)
+    scores = (query @ keys.swapaxes(-1, -2)).reshape(rows, heads, new, -1) * width**-0.5
+    if mask is not None:
+        scores = scores + mask
+    weight = softmax(scores).reshape(rows, kv_heads, heads // kv_heads * new, -1)
+    return (weight @ values).reshape(rows, heads, new, width)
+
+
 def _written(kept: mx.array, rows: mx.array, positions: mx.array, new: mx.array) -> mx.array:
     kept[rows, :, positions] = new
     return kept
@@ -73,6 +121,10 @@ def _quantised(x: mx.array, packed: mx.array, scales: mx.array, offsets: mx.arra
 
 def _widened(x: mx.array, packed: mx.array, scales: mx.array, offsets: mx.array, bits: int) -> mx.array:
     return x @ mx.dequantize(packed, scales, offsets, group_size=GROUP, bits=bits).T
+
+
+def _read_once(x: mx.array, packed: mx.array, scales: mx.array, offsets: mx.array, bits: int) -> mx.array:
+    return kernels.shared_read(x, packed, scales, offsets, bits, GROUP)
 
 
 def _convolved(x: mx.array, weight: mx.array, dilation: int, groups: int) -> mx.array:
@@ -103,6 +155,20 @@ def _snaked(x: mx.array, alpha: mx.array, height: mx.array) -> mx.array:
 _snaked_at_once = mx.compile(_snaked)  # one pass of the library's own making
 
 
+def _in_turn(x: mx.array, alpha: mx.array, height: mx.array, weight: mx.array, dilation: int) -> mx.array:
+    """Each of both in the way that is taken for it."""
+    return convolve(_after(snake(x, alpha, height), weight, dilation), weight, dilation, 1)
+
+
+def _in_turn_plain(x: mx.array, alpha: mx.array, height: mx.array, weight: mx.array, dilation: int) -> mx.array:
+    return _shifted(_after(_snaked(x, alpha, height), weight, dilation), weight, dilation, 1)
+
+
+def _after(x: mx.array, weight: mx.array, dilation: int) -> mx.array:
+    """With silence before it, as long as a convolution looks back."""
+    return mx.pad(x, [(0, 0), ((weight.shape[1] - 1) * dilation, 0), (0, 0)])
+
+
 def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
@@ -114,15 +180,28 @@ WAYS: dict[str, tuple[Way, ...]] = {
     "largest": (Way("argmax", lambda x: mx.argmax(x, axis=-1)), Way("comparisons", _compared)),
     "softmax": (Way("softmax", lambda x: mx.softmax(x, axis=-1, precise=True)), Way("exponentials", _softmax)),
     "running sum": (Way("cumsum", lambda x: mx.cumsum(x, axis=-1)), Way("a triangular product", _summed)),
+    "norm": (Way("rms_norm", _rooted), Way("written out", _quotient)),
+    # The library's own makes its angles itself, from fewer bits: it must be clearly faster to be taken.
+    "rotation": (Way("written out", _turned), Way("rope", _roped)),
+    "attention": (Way("scaled_dot_product_attention", _attended), Way("written out", _weighed)),
     "layer norm": (Way("layer_norm", lambda x, w, b: mx.fast.layer_norm(x, w, b, 1e-6)), Way("moments", _normed)),
     "write keys": (Way("scatter", _written), Way("a masked copy", _overlaid)),
-    "quantised product": (Way("quantized_matmul", _quantised), Way("widened weights", _widened)),
+    "quantised product": (
+        Way("quantized_matmul", _quantised),
+        Way(OURS, _read_once),
+        Way("widened weights", _widened),
+    ),
     # The library's own may unfold what it is given, seven times its size: it must be clearly faster to be taken.
     "convolution": (Way("shifted products", _shifted), Way("conv1d", _convolved)),
     "SnakeBeta": (
         Way("compiled", lambda x, alpha, height: _snaked_at_once(x, alpha, height)),
         Way(OURS, kernels.snake),
         Way("one after the other", _snaked),
+    ),
+    "SnakeBeta and convolution": (
+        Way("one after the other", _in_turn),
+        Way(OURS, kernels.snaked_convolution),
+        Way("both written out", _in_turn_plain),
     ),
     "compiling": (Way("compile", mx.compile), Way("step by step", _as_it_is)),
 }
@@ -168,6 +247,22 @@ def running_sum(x: mx.array) -> mx.array:
     return taken("running sum").run(x)
 
 
+def normalise(x: mx.array, weight: mx.array, eps: float) -> mx.array:
+    """x / rms(x) * weight over the last dimension, the quotient in float32; a weight for all rows or one for each."""
+    return taken("norm", (x.shape[-1], str(x.dtype))).run(x, weight, eps)
+
+
+def rotate(x: mx.array, turn: Turn) -> mx.array:
+    """Turn the halves of each head [rows, heads, new, head_dim], whose positions follow one another."""
+    return taken("rotation", (x.shape[-1], str(x.dtype))).run(x, turn)
+
+
+def attend(query: mx.array, keys: mx.array, values: mx.array, mask: mx.array | None) -> mx.array:
+    """[rows, heads, new, d] over keys [rows, kv_heads, length, d], and a mask to be added -> as query."""
+    size = query.shape[1], keys.shape[1], query.shape[-1], str(query.dtype)
+    return taken("attention", size).run(query, keys, values, mask)
+
+
 def layer_norm(x: mx.array, weight: mx.array, bias: mx.array) -> mx.array:
     return taken("layer norm", (x.shape[-1],)).run(x, weight, bias)
 
@@ -179,8 +274,14 @@ def write(kept: mx.array, rows: mx.array, positions: mx.array, new: mx.array) ->
 
 def quantised(x: mx.array, packed: mx.array, scales: mx.array, offsets: mx.array, bits: int) -> mx.array:
     """x [..., into] times the transpose of quantised weights [out, into]."""
-    size = (bits, packed.shape[-1] * 32 // bits, packed.shape[0])
+    into = x.shape[-1]
+    size = quantised_size(bits, into, packed.shape[0], x.size // into)
     return taken("quantised product", size).run(x, packed, scales, offsets, bits)
+
+
+def quantised_size(bits: int, into: int, out: int, rows: int) -> Size:
+    """Few rows and many are questions of their own."""
+    return bits, into, out, "few" if rows <= kernels.MOST_LANES else "many"
 
 
 def convolve(x: mx.array, weight: mx.array, dilation: int, groups: int) -> mx.array:
@@ -191,6 +292,14 @@ def convolve(x: mx.array, weight: mx.array, dilation: int, groups: int) -> mx.ar
 def snake(x: mx.array, alpha: mx.array, height: mx.array) -> mx.array:
     """x + sin(alpha x)^2 height for float32 x [.., channels] and numbers of each channel."""
     return taken("SnakeBeta", (x.shape[-1],)).run(x, alpha, height)
+
+
+def snaked_convolution(
+    x: mx.array, alpha: mx.array, height: mx.array, weight: mx.array, dilation: int
+) -> mx.array:  # fmt: skip
+    """A causal convolution of SnakeBeta: x [rows, time, into], weight [out, kernel, into] -> [rows, time, out]."""
+    size = (*weight.shape, dilation)
+    return taken("SnakeBeta and convolution", size).run(x, alpha, height, weight, dilation)
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:

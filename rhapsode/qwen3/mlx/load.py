@@ -25,7 +25,7 @@ from rhapsode.qwen3.mlx.codec import CodecDecoder
 from rhapsode.qwen3.mlx.predictor import Predictor
 from rhapsode.qwen3.mlx.stepper import MlxStepper
 from rhapsode.qwen3.mlx.talker import Talker
-from rhapsode.qwen3.trials import require
+from rhapsode.qwen3.trials import Trial, require
 from rhapsode.types import Sampling
 
 AUTO = "auto"
@@ -103,12 +103,11 @@ def assemble(
     The dictionaries are empty afterwards: nothing is kept twice.
     """
     dtype, bits = FORMATS[format]
-    room = memory.plan(model, codec, dtype, bits, slots)
-    if slots is None and (best := remembered.best_slots(model, format, room.slots)):
-        room = memory.plan(model, codec, dtype, bits, best)
+    room = _room(model, codec, format, slots)
     memory.limit(room)
-    trials = check(model, codec, dtype, bits, room.slots, time.perf_counter)
-    notes = tuple(require(trials)) + (() if room.fits else (_tight(room, format),))
+    notes = tuple(require(check(model, codec, dtype, bits, room.slots, time.perf_counter))) + (
+        () if room.fits else (_tight(room, format),)
+    )
     made = Model(
         Talker(model.talker, talker, bits),
         Predictor(model.predictor, model.talker, predictor, bits),
@@ -121,6 +120,19 @@ def assemble(
     for network in (made.talker, made.predictor, made.codec):
         mx.eval(network.arrays())
     return made
+
+
+def _room(model: ModelConfig, codec: CodecConfig, format: str, slots: int | None) -> memory.Plan:
+    """What is to be taken of the memory, at the slots that were measured best where none are wanted."""
+    room = memory.plan(model, codec, *FORMATS[format], slots)
+    if slots is None and (best := remembered.best_slots(model, format, room.slots)):
+        return memory.plan(model, codec, *FORMATS[format], best)
+    return room
+
+
+def trials(model: ModelConfig, codec: CodecConfig, format: str, slots: int | None = None) -> list[Trial]:
+    """What a model of this format relies on, tried once in a process."""
+    return check(model, codec, *FORMATS[format], _room(model, codec, format, slots).slots, time.perf_counter)
 
 
 def _measured_format(config: ModelConfig, slots: int | None) -> tuple[str, str]:

@@ -63,7 +63,8 @@ def plan(
 def usable_bytes() -> int | None:
     """What a program should take at most; None where nobody says."""
     info = mx.device_info()
-    told, total = info.get("max_recommended_working_set_size"), info.get("memory_size") or machine.total_bytes()
+    told = info.get("max_recommended_working_set_size")
+    total = info.get("memory_size") or info.get("total_memory") or machine.total_bytes()  # Metal, CUDA, processor
     share = int(SHARE * int(total)) if total else None
     return min(int(told), share) if told and share else share
 

@@ -33,13 +33,6 @@ def arrays(network: object) -> list[mx.array]:
     return [array for part in vars(network).values() for array in arrays(part)] if hasattr(network, "__dict__") else []
 
 
-def normalise(x: mx.array, weight: mx.array, eps: float) -> mx.array:
-    """x / rms(x) * weight over the last dimension, the quotient in float32."""
-    wide = x.astype(mx.float32)
-    wide = wide * mx.rsqrt(mx.square(wide).mean(-1, keepdims=True) + eps)
-    return weight * wide.astype(x.dtype)
-
-
 def silu(x: mx.array) -> mx.array:
     return x * mx.sigmoid(x)
 
@@ -64,24 +57,6 @@ class Linear:
         return library.quantised(x, self.packed, self.scales, self.offsets, bits)
 
 
-def rotate(x: mx.array, cos: mx.array, sin: mx.array) -> mx.array:
-    """Turn the halves of each head [..., heads, n, head_dim]. Written out, as on PyTorch."""
-    first, second = mx.split(x, 2, axis=-1)
-    return mx.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
-
-
-def attend(query: mx.array, keys: mx.array, values: mx.array, mask: mx.array | None) -> mx.array:
-    """[rows, heads, new, d] over keys [rows, kv_heads, length, d] -> [rows, new, heads * d]."""
-    rows, heads, new, width = query.shape
-    kv_heads = keys.shape[1]
-    query = query.reshape(rows, kv_heads, heads // kv_heads * new, width)
-    scores = (query @ keys.swapaxes(-1, -2)).reshape(rows, heads, new, -1) * width**-0.5
-    if mask is not None:
-        scores = scores + mask
-    weight = library.softmax(scores).reshape(rows, kv_heads, heads // kv_heads * new, -1)
-    return (weight @ values).reshape(rows, heads, new, width).swapaxes(1, 2).reshape(rows, new, heads * width)
-
-
 class Block:
     """One pre-norm decoder block. q, k and v are one product, gate and up another."""
 
@@ -98,21 +73,37 @@ class Block:
         self.scale_mlp = weights.get(f"{name}.scale_mlp")
 
     def __call__(
-        self, x: mx.array, layer: int, turn: tuple[mx.array, mx.array], mask: mx.array | None, remember: Remember
+        self, x: mx.array, layer: int, turn: library.Turn, mask: mx.array | None, remember: Remember
     ) -> mx.array:
         """x [rows, new, hidden] -> the same shape."""
         shape, (rows, new, _) = self.shape, x.shape
-        heads = self.qkv(normalise(x, self.norm_in, shape.eps)).reshape(rows, new, -1, shape.head_dim)
+        heads = self.qkv(library.normalise(x, self.norm_in, shape.eps)).reshape(rows, new, -1, shape.head_dim)
         both, value = heads[:, :, : shape.heads + shape.kv_heads], heads[:, :, shape.heads + shape.kv_heads :]
         if self.norm_heads is not None:
-            both = normalise(both, self.norm_heads, shape.eps)
-        both = rotate(both.swapaxes(1, 2), *turn)
+            both = library.normalise(both, self.norm_heads, shape.eps)
+        both = library.rotate(both.swapaxes(1, 2), turn)
         keys, values = remember(layer, both[:, shape.heads :], value.swapaxes(1, 2))
-        mixed = self.out(attend(both[:, : shape.heads], keys, values, mask))
+        mixed = library.attend(both[:, : shape.heads], keys, values, mask)
+        mixed = self.out(mixed.swapaxes(1, 2).reshape(rows, new, -1))
         x = x + (mixed if self.scale_attention is None else mixed * self.scale_attention)
-        gate, up = mx.split(self.gate_up(normalise(x, self.norm_mid, shape.eps)), 2, axis=-1)
+        gate, up = mx.split(self.gate_up(library.normalise(x, self.norm_mid, shape.eps)), 2, axis=-1)
         mixed = self.down(silu(gate) * up)
         return x + (mixed if self.scale_mlp is None else mixed * self.scale_mlp)
+
+
+def frequencies(shape: TransformerShape) -> mx.array:
+    """Of each pair of a head, float32 [head_dim / 2]."""
+    exponents = mx.arange(0, shape.head_dim, 2).astype(mx.float32) / shape.head_dim
+    return 1.0 / mx.power(mx.array(shape.rope_theta, mx.float32), exponents)
+
+
+def turning(
+    positions: mx.array, shape: TransformerShape, dtype: mx.Dtype, rates: mx.array | None = None
+) -> library.Turn:  # fmt: skip
+    """Of positions [rows or 1, new] that follow one another in each row."""
+    angle = (positions[..., None].astype(mx.float32) * (frequencies(shape) if rates is None else rates))[:, None]
+    start = positions[:, 0] if len(positions) > 1 else positions[0, 0]
+    return library.Turn(start, shape.rope_theta, mx.cos(angle).astype(dtype), mx.sin(angle).astype(dtype))
 
 
 class Trunk:
@@ -122,16 +113,14 @@ class Trunk:
         self.shape = shape
         self.blocks = [Block(shape, weights, f"{name}.blocks.{i}", bits) for i in range(shape.layers)]
         self.norm = weights[f"{name}.norm.weight"]
-        exponents = mx.arange(0, shape.head_dim, 2).astype(mx.float32) / shape.head_dim
-        self.frequencies = 1.0 / mx.power(mx.array(shape.rope_theta, mx.float32), exponents)
+        self.frequencies = frequencies(shape)
 
     def __call__(self, x: mx.array, positions: mx.array, mask: mx.array | None, remember: Remember) -> mx.array:
         """x [rows, new, hidden] at positions [rows or 1, new] -> normed hidden states of the same shape."""
-        angle = (positions[..., None].astype(mx.float32) * self.frequencies)[:, None]
-        turn = mx.cos(angle).astype(x.dtype), mx.sin(angle).astype(x.dtype)
+        turn = turning(positions, self.shape, x.dtype, self.frequencies)
         for layer, block in enumerate(self.blocks):
             x = block(x, layer, turn, mask, remember)
-        return normalise(x, self.norm, self.shape.eps)
+        return library.normalise(x, self.norm, self.shape.eps)
 
 
 class KV:

@@ -8,6 +8,7 @@ that of whole decoding. Knows no line, lane or file.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -237,6 +238,10 @@ class CodecDecoder(nn.Module):
 
     def sound(self, vectors: Tensor, piece: int = PIECE_FRAMES) -> Tensor:
         """Code vectors [rows, frames, codebook_dim] -> samples, as `forward`."""
+        with whole_float32():
+            return self._sound(vectors, piece)
+
+    def _sound(self, vectors: Tensor, piece: int) -> Tensor:
         config, frames = self.config, vectors.shape[1]
         hidden = self.conv_in(vectors.transpose(1, 2)).transpose(1, 2)
         window, context = Window(config.trunk.window), context_frames(config)
@@ -256,6 +261,17 @@ class CodecDecoder(nn.Module):
         kept = window.kept(start)
         mask = causal_mask(positions - (start - kept), kept + hidden.shape[1], hidden.dtype, self.config.trunk.window)
         return self.project_out(self.trunk(self.project_in(hidden), positions, mask, window.remember))
+
+
+@contextmanager
+def whole_float32() -> Iterator[None]:
+    """cuDNN rounds the inputs of a float32 convolution to ten bits unless it is told not to."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
 
 
 class Window:

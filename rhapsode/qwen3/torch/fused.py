@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rhapsode.qwen3.torch.kernels.attention import Heads, attend_rows
+from rhapsode.qwen3.torch.kernels.attention import LEAST, Heads, attend_rows
 from rhapsode.qwen3.torch.kernels.choose import can_choose, choose
 from rhapsode.qwen3.torch.kernels.embed import embed
 from rhapsode.qwen3.torch.kernels.gate import swiglu
@@ -23,14 +23,12 @@ from rhapsode.qwen3.torch.predictor import Predictor
 from rhapsode.qwen3.torch.sampling import Choice, Draw
 from rhapsode.qwen3.torch.transformer import KV, Block, RMSNorm, Trunk, causal_mask
 
-LEAST_HEAD = 16  # dimensions of a head that the kernels are built for, and powers of two
-
 
 def can_fuse(trunk: Trunk) -> bool:
     """Whether a trunk is made of what the kernels know: queries and keys that are normed, no scales of layers."""
     shape = trunk.shape
     width = shape.head_dim
-    return shape.qk_norm and not shape.layer_scale and width >= LEAST_HEAD and width & (width - 1) == 0
+    return shape.qk_norm and not shape.layer_scale and width >= LEAST and width & (width - 1) == 0
 
 
 class FusedTrunk:
@@ -47,9 +45,9 @@ class FusedTrunk:
         cos, sin = trunk.rotary(places, dtype)
         self.turn = cos[0].contiguous(), sin[0].contiguous()
 
-    def __call__(self, x: Tensor, kv: KV, lanes: Tensor, positions: Tensor, new: int = 1) -> Tensor:
-        """x [n * new, hidden], which is used up, of lanes [n] whose first new row is at positions [n] -> normed
-        hidden states of the same shape."""
+    def __call__(self, x: Tensor, kv: KV, lanes: Tensor | None, positions: Tensor | int, new: int = 1) -> Tensor:
+        """x [n * new, hidden], which is used up, of lanes [n] whose first new row is at positions [n], or of the first
+        n lanes at one position -> normed hidden states of the same shape."""
 
         def attend(layer: int, qkv: Tensor, norms: tuple[Tensor, Tensor]) -> Tensor:
             keys, values = kv.keys[layer], kv.values[layer]
@@ -72,7 +70,7 @@ class FusedTrunk:
             query = query.view(lines, self.heads.kv_heads, group * width, self.heads.head_dim)
             seen_keys, seen_values = (one[slots, :, : start + width] for one in (keys, values))
             mixed = F.scaled_dot_product_attention(query, seen_keys, seen_values, attn_mask=mask)
-            return mixed.view(lines, self.heads.heads, width, -1).transpose(1, 2).reshape(lines * width, -1)
+            return mixed.reshape(lines, self.heads.heads, width, -1).transpose(1, 2).reshape(lines * width, -1)
 
         return self._through(x, attend).view(lines, width, -1)
 
@@ -114,15 +112,13 @@ class FusedPredictor:
         -> codes int64 [n, books]; the sum of the embeddings of all codes of the frame, float32 [n, hidden]; and
         whether all logits were finite, bool [n]."""
         rows = len(code)
-        lanes = torch.arange(rows, device=code.device)
         total = self.first[code].float()
         x = torch.stack((self.predictor.project(hidden), self.projected_first[code]), 1).flatten(0, 1)
         codes = code.new_empty(rows, self.books)
         trouble = torch.zeros(rows, dtype=torch.int32, device=code.device)
         for book in range(self.books):
-            new = 2 if book == 0 else 1
-            positions = torch.full_like(lanes, 0 if book == 0 else book + 1)
-            state = self.trunk(x, kv, lanes, positions, new)[new - 1 :: new]
+            position, new = (0, 2) if book == 0 else (book + 1, 1)
+            state = self.trunk(x, kv, None, position, new)[new - 1 :: new]
             logits = self.predictor.heads[book](state)
             draw_codes(draw, logits, uniform[:, book], codes[:, book], trouble)
             x = embed(codes[:, book], self.tables[book], self.projected[book], total)

@@ -16,8 +16,10 @@ from rhapsode.qwen3.checkpoint import Checkpoint
 from rhapsode.qwen3.limits import Limits
 from rhapsode.qwen3.torch import slots
 from rhapsode.qwen3.torch.codec import CodecDecoder
+from rhapsode.qwen3.torch.codec_fast import FastCodec, quicken
 from rhapsode.qwen3.torch.encoder import CodecEncoder
 from rhapsode.qwen3.torch.formats import FORMATS, has_int8
+from rhapsode.qwen3.torch.kernels import runs_on
 from rhapsode.qwen3.torch.mixed import has_fast_bfloat16, is_mixed, narrow
 from rhapsode.qwen3.torch.predictor import Predictor
 from rhapsode.qwen3.torch.stepper import TorchStepper
@@ -39,6 +41,8 @@ class Model:
 
     @property
     def codec_format(self) -> str:
+        if isinstance(self.codec, FastCodec):
+            return self.codec.format
         return "mixed" if is_mixed(self.codec) else "float32"
 
     @property
@@ -99,6 +103,8 @@ def assemble(talker: Talker, predictor: Predictor, codec: CodecDecoder, device: 
     trial allows it."""
     if device == "cpu" and format != "float32" and has_fast_bfloat16():
         narrow(codec)
+    if device.startswith("cuda") and format != "float32" and runs_on(torch.device(device)):
+        codec = quicken(codec)
     return Model(talker, predictor, codec, device, format)
 
 

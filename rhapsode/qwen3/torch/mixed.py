@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from rhapsode.qwen3.config import DecoderConfig
 from rhapsode.qwen3.torch.codec import CausalConv, CodecDecoder, Residual, Stage
 
 TOLERANCE = 0.005  # largest difference of a waveform over the peak of the float32 one
@@ -71,26 +72,35 @@ def _narrow_conv(wide: nn.Module) -> nn.Module:
     return conv.eval()
 
 
+def trial_codes(config: DecoderConfig, sounds: int = 1) -> Tensor:
+    """What a codec is tried on: [sounds, TRIAL_FRAMES, codebooks]."""
+    numbers = torch.Generator().manual_seed(0)
+    return torch.randint(config.codebook_size, (sounds, TRIAL_FRAMES, config.codebooks), generator=numbers)
+
+
+def deviation(found: Tensor, wanted: Tensor) -> float:
+    """The largest difference of any sound [sounds, samples] over the peak of the one that is wanted."""
+    return float(((found - wanted).abs().amax(1) / wanted.abs().amax(1)).max())
+
+
 @torch.inference_mode()
 def narrow(codec: CodecDecoder) -> float:
     """Make layers of a float32 codec on the CPU bfloat16, step by step, as far as its sound stays within `LIMIT`.
 
     Returns the deviation of the codec as it is left. Where the first step alone is too much, it is as before.
     """
-    config = codec.config
-    numbers = torch.Generator().manual_seed(0)
-    codes = torch.randint(config.codebook_size, (1, TRIAL_FRAMES, config.codebooks), generator=numbers)
+    codes = trial_codes(codec.config)
     wanted, kept = codec(codes), 0.0
     for number, step in enumerate(steps(codec)):
         undo = [place.swap() for place in step]
-        deviation = float((codec(codes) - wanted).abs().max() / wanted.abs().max())
-        if deviation <= LIMIT:  # NaN is above any limit
-            kept = deviation
+        found = deviation(codec(codes), wanted)
+        if found <= LIMIT:  # NaN is above any limit
+            kept = found
             continue
         for back in undo:
             back()
         if number == 0:
-            return deviation
+            return found
     return kept
 
 

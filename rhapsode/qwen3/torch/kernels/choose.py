@@ -12,6 +12,7 @@ from rhapsode.qwen3.torch.kernels import has_triton, require, runs_on
 from rhapsode.qwen3.torch.sampling import Draw
 
 MOST = 256  # candidates; a draw among more is made by the twin
+WARPS = 4
 
 if has_triton():
     import triton
@@ -20,7 +21,7 @@ if has_triton():
     @triton.jit
     def _choose(
         logits, uniform, codes, trouble, uniform_stride, codes_stride, vocab, temperature, top_p, count,
-        GREEDY: tl.constexpr, CUT: tl.constexpr, VOCAB: tl.constexpr, MOST: tl.constexpr,
+        GREEDY: tl.constexpr, CUT: tl.constexpr, VOCAB: tl.constexpr, MOST: tl.constexpr, SHORT: tl.constexpr,
     ):  # fmt: skip
         row = tl.program_id(0).to(tl.int64)
         place = tl.arange(0, VOCAB)
@@ -31,13 +32,20 @@ if has_triton():
             code = tl.argmax(x, 0).to(tl.int64)
         else:
             # Bits of a float that are ordered as whole numbers, above the place: the smaller place wins a tie.
-            bits = (x / temperature).to(tl.int32, bitcast=True)
-            ordered = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits).to(tl.int64)
-            best = tl.topk((ordered << 32) | (VOCAB - 1 - place).to(tl.int64), MOST)
-            found = VOCAB - 1 - (best & 0xFFFFFFFF)
-            bits = (best >> 32).to(tl.int32)
+            bits = x.to(tl.int32, bitcast=True)
+            ordered = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+            last_place = VOCAB - 1 - place
+            if SHORT:  # what is below the upper half of a float that was bfloat16 has room for the place
+                best = tl.topk((ordered & -65536) | last_place, MOST)
+                found = VOCAB - 1 - (best & 0xFFFF)
+                bits = best & -65536
+            else:
+                best = tl.topk((ordered.to(tl.int64) << 32) | last_place.to(tl.int64), MOST)
+                found = VOCAB - 1 - (best & 0xFFFFFFFF)
+                bits = (best >> 32).to(tl.int32)
             rank = tl.arange(0, MOST)
-            value = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits).to(tl.float32, bitcast=True)
+            bits = tl.where(bits < 0, bits ^ (0x7FFF0000 if SHORT else 0x7FFFFFFF), bits)
+            value = bits.to(tl.float32, bitcast=True) / temperature
             likely = tl.exp(value - tl.max(value, 0))
             likely = tl.where(rank < count, likely, 0.0)
             if CUT:
@@ -83,6 +91,7 @@ def choose(logits: Tensor, uniform: Tensor, draw: Draw, codes: Tensor, trouble: 
         _choose[(rows,)](
             logits, uniform, codes, trouble, uniform.stride(0), codes.stride(0), vocab, draw.temperature, draw.top_p,
             count, GREEDY=draw.greedy, CUT=draw.top_p < 1.0, VOCAB=up, MOST=most,
+            SHORT=logits.dtype is torch.bfloat16 and up <= 1 << 16, num_warps=WARPS,
         )  # fmt: skip
 
 
