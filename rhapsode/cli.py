@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     say = commands.add_parser("say", help="a few sentences in, a sound file out", allow_abbrev=False)
     say.add_argument("text", help="what to say; - reads it from stdin")
     say.add_argument("-o", "--out", help="the sound file (say.wav here, or the next free name)")
+    say.add_argument("--stream", action="store_true", help="a WAV to stdout as it is read, for a player to be piped to")
     say.add_argument("--picture", metavar="FILE.svg", help="draw what was said: waveform and spectrogram")
     _add_voice_options(say)
     say.set_defaults(run=_say)
@@ -191,6 +192,9 @@ def _say(chosen: argparse.Namespace) -> None:
     if chosen.text == "-" and isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
     text = sys.stdin.read() if chosen.text == "-" else chosen.text
+    if chosen.stream:
+        _say_aloud(text, chosen)
+        return
     report = say(
         text,
         chosen.out,
@@ -200,6 +204,23 @@ def _say(chosen: argparse.Namespace) -> None:
         **_options(chosen, *_VOICE_OPTIONS),
     )
     _print_report(report, chosen.json)
+
+
+def _say_aloud(text: str, chosen: argparse.Namespace) -> None:
+    from rhapsode.pipeline import say_aloud
+    from rhapsode.progress import Progress
+
+    for name in ("out", "picture", "json", "overwrite"):
+        if getattr(chosen, name):
+            raise UserError(f"--stream writes a WAV to stdout and nothing else; leave out --{name}.")
+    if sys.stdout.isatty():
+        raise UserError("--stream writes a WAV to stdout, and a terminal plays none; pipe it into a player.")
+
+    def write(data: bytes) -> None:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+    say_aloud(text, write, progress=Progress(quiet=chosen.quiet), **_options(chosen, *_VOICE_OPTIONS))
 
 
 def _print_report(report: Any, as_json: bool) -> None:

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rhapsode.errors import UserError
 from rhapsode.types import Line, Sampling, Take
+
+if TYPE_CHECKING:
+    import numpy as np
 
 GROUP = "rhapsode.narrators"
 DEFAULT = "qwen3"
@@ -55,7 +58,8 @@ class Voices:
 class Narrator(Protocol):
     sample_rate: int
     sampling: Sampling
-    # A narrator may also have `text_form: TextForm`; where there is none, it reads what is written. One that finds
+    # A narrator may also have `stream(line) -> Iterator[np.ndarray]`: the line's float32 samples by pieces, as they are
+    # made. And it may have `text_form: TextForm`; where there is none, it reads what is written. One that finds
     # something out while it reads may have `tell: Callable[[str], None]`, where whoever listens puts a function.
 
     def settings(self) -> dict[str, Any]:
@@ -110,6 +114,9 @@ class SpokenForms:
         for take in self._narrator.read(self._turned(line) for line in written.values()):
             yield replace(take, line=written[take.line.index])
 
+    def stream(self, line: Line) -> Iterator[np.ndarray]:
+        return stream(self._narrator, self._turned(line))
+
     def useful(self) -> float:
         return self._narrator.useful()
 
@@ -118,6 +125,12 @@ class SpokenForms:
 
     def _turned(self, line: Line) -> Line:
         return replace(line, text=self._spoken(line.text))
+
+
+def stream(narrator: Narrator, line: Line) -> Iterator[np.ndarray]:
+    """The sound of a line by pieces, of a narrator that cannot do that in one."""
+    pieces: Callable[[Line], Iterator[np.ndarray]] | None = getattr(narrator, "stream", None)
+    return pieces(line) if pieces is not None else (take.audio for take in narrator.read([line]))
 
 
 def _nobody(text: str) -> None:

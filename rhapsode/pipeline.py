@@ -15,18 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from rhapsode.audio.assemble import FADE_S, plan_tracks, soften, stream
+from rhapsode.audio.assemble import FADE_S, plan_tracks, soften, soften_stream, stream
 from rhapsode.audio.container import check_suffix, estimate_bytes, write_audiobook
 from rhapsode.audio.draw import draw
 from rhapsode.audio.files import check_free, make_folder, require_space, write_atomic
 from rhapsode.audio.marks import Tags
 from rhapsode.audio.picture import cover_problem
 from rhapsode.audio.takes import TakeStore, begun_settings, takes_folder
-from rhapsode.audio.wave import to_pcm
+from rhapsode.audio.wave import to_pcm, wav_header
 from rhapsode.audio.writer import TakeWriter
 from rhapsode.book import read_book, split_lines
 from rhapsode.errors import BookError, OutputError, UserError
 from rhapsode.narrator import Narrator, Options, SpokenForms, find
+from rhapsode.narrator import stream as one_line
 from rhapsode.progress import Progress
 from rhapsode.report import Report, make_report
 from rhapsode.types import Block, Book, Chapter, Line, Take
@@ -120,6 +121,27 @@ def say(
         target, narrator, utterances, problems,
         audio_s=audio_s, made_s=made_s, wall_s=time.perf_counter() - began,
     )  # fmt: skip
+
+
+def say_aloud(text: str, write: Callable[[bytes], object], *, progress: Progress | None = None, **options: Any) -> None:
+    """Read a few sentences as a WAV without a known end, given to `write` as it is made. Raises `UserError`.
+
+    The samples are those of `say`.
+    """
+    watch, chosen = progress or Progress.silent(), make_options(options)
+    utterances = lines(text, dialogue=chosen.dialogue_voice is not None)
+    narrator = _load(chosen)
+    for note in narrator.notes():
+        watch.note(note)
+    if hasattr(narrator, "tell"):
+        narrator.tell = watch.note
+    write(wav_header(narrator.sample_rate, None))
+    pause = 0
+    for line in utterances:
+        write(np.zeros(pause, np.int16).tobytes())
+        for piece in soften_stream(map(to_pcm, one_line(narrator, line)), round(FADE_S * narrator.sample_rate)):
+            write(piece.tobytes())
+        pause = round(line.pause_s * narrator.sample_rate)
 
 
 def load(checkpoint: str | os.PathLike[str] | None = None, **options: Any) -> Narrator:

@@ -79,6 +79,28 @@ def soften(sound: np.ndarray, fade: int) -> np.ndarray:
     return soft
 
 
+def soften_stream(pieces: Iterable[np.ndarray], fade: int) -> Iterator[np.ndarray]:
+    """As `soften` for int16 pieces of one sound; what may be its end is kept back until it is known whether it is."""
+    kept = np.zeros(0, np.int16)
+    begun = False
+    for piece in pieces:
+        kept = np.concatenate((kept, piece))
+        if len(kept) <= 2 * fade:  # less than both edges: how long they are is not known yet
+            continue
+        if not begun:
+            kept, begun = _risen(kept, fade), True
+        yield kept[: len(kept) - fade]
+        kept = kept[len(kept) - fade :]
+    yield _risen(kept[::-1], fade)[::-1] if begun else soften(kept, fade)
+
+
+def _risen(sound: np.ndarray, fade: int) -> np.ndarray:
+    """int16 [samples] with a straight fade of its first `fade` samples."""
+    risen = sound.copy()
+    risen[:fade] = sound[:fade] * np.arange(fade, dtype=np.int32) // max(fade, 1)
+    return risen
+
+
 def _samples(line: Line, store: TakeStore) -> int:
     info = store.info(line)
     return info.samples + _pause(line, info.sample_rate)

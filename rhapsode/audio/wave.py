@@ -12,6 +12,7 @@ import numpy as np
 SAMPLE_BYTES = 2
 _FULL_SCALE = 32768.0
 _RIFF_LIMIT = 2**32 - 1
+_ENDLESS = (_RIFF_LIMIT - 36) // SAMPLE_BYTES  # 36: what the header says besides
 
 
 def to_pcm(audio: np.ndarray) -> np.ndarray:
@@ -33,8 +34,13 @@ def to_pcm(audio: np.ndarray) -> np.ndarray:
     return np.rint(scaled, out=scaled).astype("<i2")
 
 
-def wav_header(sample_rate: int, samples: int) -> bytes:
-    """The bytes before `samples` mono 16-bit samples: RIFF, or RF64 (EBU Tech 3306) above 4 GB."""
+def wav_header(sample_rate: int, samples: int | None) -> bytes:
+    """The bytes before `samples` mono 16-bit samples: RIFF, or RF64 (EBU Tech 3306) above 4 GB.
+
+    None: nobody knows yet how many; the header says as many as there can be, which players take for "to the end".
+    """
+    if samples is None:
+        samples = _ENDLESS
     data = samples * SAMPLE_BYTES
     layout = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, sample_rate, sample_rate * SAMPLE_BYTES, SAMPLE_BYTES, 16)
     size = 4 + len(layout) + 8 + data  # what follows the size field itself

@@ -21,13 +21,14 @@ from rhapsode.engine.decode import Finished
 from rhapsode.engine.fallback import decode_in_room
 from rhapsode.engine.lanes import Reading
 from rhapsode.engine.meter import Meter
-from rhapsode.engine.stepper import OutOfRoom, Request, Stepper
+from rhapsode.engine.stepper import Ending, OutOfRoom, Request, Stepper
 from rhapsode.errors import CheckpointError, UserError
 from rhapsode.narrator import Options, TextForm, Voices
 from rhapsode.qwen3 import voices as voice_table
 from rhapsode.qwen3.backends import MLX, backend_of
 from rhapsode.qwen3.checkpoint import CARD, Checkpoint, embedded_checkpoint, open_checkpoint
 from rhapsode.qwen3.hub import locate
+from rhapsode.qwen3.limits import PROMPT, longest_line
 from rhapsode.qwen3.prompt import Prompt, PromptMaker
 from rhapsode.qwen3.strict import Section, read_json
 from rhapsode.qwen3.tokens import PRE_TOKENIZER, TextTokenizer
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from rhapsode.qwen3.mlx.load import Model as MlxModel
     from rhapsode.qwen3.shared import SharedNarrator
     from rhapsode.qwen3.torch.load import Model
+    from rhapsode.qwen3.torch.streaming import Streamer
 
 SILENT_LINE_S = 0.2  # a line with nothing to say
 SPOKEN_ENGLISH = "spoken-english"
@@ -196,6 +198,8 @@ class Qwen3Narrator:
         self._prompts = {who: PromptMaker(checkpoint.model, tokenizer, voice) for who, voice in cast.items()}
         self._fixed = _fixed_settings(checkpoint, cast, sampling, options, form)
         self._meter = Meter()
+        self._streamer: Streamer | None = None
+        self._streamer_room = 0, 0  # prompt rows and frames
 
     def settings(self) -> dict[str, Any]:
         found = {**self._fixed, "format": self.model.format}
@@ -246,7 +250,7 @@ class Qwen3Narrator:
         if not spoken:
             return
         prompts = [self.prompt(line) for line in spoken]
-        caps = [max(1, math.ceil(judge.cap_seconds(line.text) * self._frame_rate)) for line in spoken]
+        caps = [self._cap(line) for line in spoken]
         longest, most = max(map(len, prompts)), max(caps)
         slots = min(self.options.slots or self.model.slots_for(longest + most), len(spoken))
 
@@ -269,10 +273,52 @@ class Qwen3Narrator:
             ):
                 yield self._take(spoken[finished.line], finished)
         except OutOfRoom as error:
-            raise UserError(
-                f"There is not enough memory on {self.model.device} for one line of {most / self._frame_rate:.0f} s "
-                f"in {self.model.format} ({error}); close what else uses it, or choose another --device or --format."
-            ) from None
+            raise self._no_room(most, error) from None
+
+    def stream(self, line: Line) -> Iterator[np.ndarray]:
+        """One line as it is read: float32 samples [some], the first after a few frames.
+
+        Together they are the sound of its first reading; what is wrong with that is told, and it is not read again.
+        The first call makes what the following ones use.
+        """
+        if not judge.speakable(line.text):
+            yield np.zeros(round(SILENT_LINE_S * self.sample_rate), np.float32)
+            return
+        if not hasattr(self.model, "streamer"):  # MLX: in one piece
+            yield from (take.audio for take in self.read([line]))
+            return
+        prompt, cap = self.prompt(line), self._cap(line)
+        request = Request(prompt, cap, self._words(line, 1))
+        try:
+            streamer = self._streamer_for(len(prompt), cap)
+            yield from streamer(request)
+        except OutOfRoom as error:
+            raise self._no_room(cap, error) from None
+        if streamer.ending is not Ending.SPOKEN:
+            problem = judge.NO_END if streamer.ending is Ending.CAPPED else "not finite"
+            self.tell(f"line {line.index + 1}: {problem}: {line.text!r:.70}")
+
+    def _streamer_for(self, prompt: int, frames: int) -> Streamer:
+        """The one lane of streams, made anew where a line is longer than any before."""
+        model: Any = self.model  # of PyTorch
+        if self._streamer is None or prompt > self._streamer_room[0] or frames > self._streamer_room[1]:
+            self._streamer = None  # gives its memory back first
+            longest = longest_line(self._frame_rate) - PROMPT
+            self._streamer_room = max(PROMPT, prompt), max(longest, frames)
+            self._streamer = model.streamer(
+                self.sampling, prompt=self._streamer_room[0], frames=self._streamer_room[1],
+                sample_rate=self.sample_rate,
+            )  # fmt: skip
+        return self._streamer
+
+    def _cap(self, line: Line) -> int:
+        return max(1, math.ceil(judge.cap_seconds(line.text) * self._frame_rate))
+
+    def _no_room(self, frames: int, error: OutOfRoom) -> UserError:
+        return UserError(
+            f"There is not enough memory on {self.model.device} for one line of {frames / self._frame_rate:.0f} s "
+            f"in {self.model.format} ({error}); close what else uses it, or choose another --device or --format."
+        )
 
     def _words(self, line: Line, attempt: int) -> int:
         """64 random bits of one reading, from the seed, the line and the attempt alone."""

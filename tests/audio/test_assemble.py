@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rhapsode.audio.assemble import plan_tracks, soften, stream
+from rhapsode.audio.assemble import plan_tracks, soften, soften_stream, stream
 from rhapsode.audio.takes import TakeStore
 from rhapsode.audio.wave import to_pcm
 from rhapsode.errors import OutputError
@@ -114,3 +114,14 @@ def test_memory_of_a_stream_is_that_of_one_take(store: TakeStore, make_take: Tak
     finally:
         tracemalloc.stop()
     assert most < 1_000_000  # the track is 8 MB, its longest pause 2.9 MB
+
+
+@pytest.mark.parametrize("fade", [0, 1, 3, 10])
+def test_a_sound_softened_by_pieces_is_the_same(fade: int) -> None:
+    numbers = np.random.default_rng(1)
+    for length in (0, 1, 2, 5, 6, 7, 19, 20, 21, 100):
+        sound = numbers.integers(-30_000, 30_000, length).astype(np.int16)
+        for size in (1, 4, 30, 100):
+            pieces = [sound[start : start + size] for start in range(0, length, size)]
+            found = np.concatenate(list(soften_stream(pieces, fade)))
+            np.testing.assert_array_equal(found, soften(sound, fade))

@@ -23,6 +23,7 @@ from rhapsode.qwen3.torch.kernels import runs_on
 from rhapsode.qwen3.torch.mixed import has_fast_bfloat16, is_mixed, narrow
 from rhapsode.qwen3.torch.predictor import Predictor
 from rhapsode.qwen3.torch.stepper import TorchStepper
+from rhapsode.qwen3.torch.streaming import Streamer
 from rhapsode.qwen3.torch.talker import Talker
 from rhapsode.qwen3.torch.weights import load_codec, load_encoder, load_talker
 from rhapsode.types import Sampling
@@ -59,6 +60,12 @@ class Model:
         where = self.device, self.format, lanes
         suits = slots.policy(self.talker.config, self.codec.config, *where, positions=positions)
         return replace(suits, tries=tries)
+
+    def streamer(self, sampling: Sampling, *, prompt: int, frames: int, sample_rate: int) -> Streamer:
+        """What reads lines of at most `prompt` rows and `frames` frames one by one, and gives their sound by pieces."""
+        stepper = self.stepper(sampling, slots=1, prompt=prompt, frames=frames, sample_rate=sample_rate)
+        stepper.prepare()  # or the first sound waits for it
+        return Streamer(stepper)
 
     def forget(self) -> None:
         """Give back memory that nothing uses any more, as after a stepper that did not fit."""

@@ -383,6 +383,10 @@ class TorchStepper:
             self._ended.clear()
         return self._fetched.pop(slot)
 
+    def drawn(self, slot: int, start: int, stop: int) -> np.ndarray:
+        """Codes of some frames of a lane that runs, [frames, codebooks]; `finished` has waited for these frames."""
+        return self._reader.read(self.done[:, start:], {slot: stop - start})[slot]
+
     @in_room
     @torch.inference_mode()
     def vocode(self, codes: Sequence[np.ndarray]) -> Sound:
