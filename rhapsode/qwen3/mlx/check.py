@@ -101,4 +101,5 @@ def _of_blocks(
     yield questions.attention(numbers, 2, PROMPT * 2 // 3, PROMPT, talker, dtype)
     yield questions.attention(numbers, slots, 2, 2, predictor, dtype)
     yield questions.attention(numbers, slots, 1, model.talker.codebooks, predictor, dtype, masked=False)
-    yield questions.attention(numbers, 1, TIME, TIME, decoder, mx.float32, decoder.window)
+    for new in (1, TIME):  # a piece may be of one frame
+        yield questions.attention(numbers, 1, new, TIME, decoder, mx.float32, decoder.window)

@@ -259,8 +259,13 @@ def rotate(x: mx.array, turn: Turn) -> mx.array:
 
 def attend(query: mx.array, keys: mx.array, values: mx.array, mask: mx.array | None) -> mx.array:
     """[rows, heads, new, d] over keys [rows, kv_heads, length, d], and a mask to be added -> as query."""
-    size = query.shape[1], keys.shape[1], query.shape[-1], str(query.dtype)
-    return taken("attention", size).run(query, keys, values, mask)
+    return taken("attention", attention_size(query, keys, mask)).run(query, keys, values, mask)
+
+
+def attention_size(query: mx.array, keys: mx.array, mask: mx.array | None) -> Size:
+    """One position in each row and several, with a mask and without, are questions of their own."""
+    new, seen = "one" if query.shape[2] == 1 else "several", "all" if mask is None else "masked"
+    return query.shape[1], keys.shape[1], query.shape[-1], str(query.dtype), new, seen
 
 
 def layer_norm(x: mx.array, weight: mx.array, bias: mx.array) -> mx.array:

@@ -129,13 +129,13 @@ def attention(
     numbers: np.random.Generator, rows: int, new: int, length: int, trunk: TransformerShape, dtype: mx.Dtype,
     window: int | None = None, *, masked: bool = True,
 ) -> Question:  # fmt: skip
-    """Rows that see one key, some and all, beside one that sees none; keys are part of a longer buffer, as in use."""
+    """Rows that see all keys, some and one, beside one that sees none; keys are part of a longer buffer, as in use."""
     heads, kv_heads, width = trunk.heads, trunk.kv_heads, trunk.head_dim
     rows += masked and new == 1
     query, given = _given(numbers, rows, heads, new, width, dtype=dtype)
     keys, wide = _given(numbers, rows, kv_heads, length + 16, width, dtype=dtype)
     values, high = _given(numbers, rows, kv_heads, length + 16, width, dtype=dtype)
-    last = np.linspace(0, length - 1, rows).astype(int) if new == 1 else np.full(rows, length - 1)
+    last = np.linspace(length - 1, 0, rows).astype(int) if new == 1 else np.full(rows, length - 1)
     behind = (last[:, None] - np.arange(new)[::-1])[..., None] - np.arange(length)
     hidden = ((behind < 0) | (behind >= (window or length)))[:, None] & masked
     blind = masked and new == 1
@@ -146,9 +146,10 @@ def attention(
     weight = np.exp(scores - scores.max(-1, keepdims=True))
     truth = weight / weight.sum(-1, keepdims=True) @ high[kept]
     mask = mx.array(np.where(hidden, -np.inf, 0.0).astype(np.float32)).astype(dtype) if masked else None
+    size, said = library.attention_size(query, keys, mask), f"{label(query)} over {length} in {name(dtype)}"
+    inputs = query, keys[:, :, :length], values[:, :, :length], mask
     return Question(
-        "attention", (heads, kv_heads, width, str(dtype)), f"{label(query)} over {length} in {name(dtype)}",
-        (query, keys[:, :, :length], values[:, :, :length], mask), truth, TOLERANCES[dtype], timed=has_gpu(),
+        "attention", size, said, inputs, truth, TOLERANCES[dtype], timed=has_gpu(),
         read=lambda found: _numpy(found)[kept],
     )  # fmt: skip
 
