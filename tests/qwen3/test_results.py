@@ -114,10 +114,9 @@ def batch(*first: int, frames: int = 3) -> np.ndarray:
     return np.array(first)[:, None, None] * np.ones((1, frames, 2), np.int64)
 
 
-@pytest.mark.parametrize("own_stream", [False, True])
-def test_groups_overlap_and_keep_their_sound(host: Host, own_stream: bool) -> None:
+def test_groups_overlap_and_keep_their_sound(host: Host) -> None:
     """Two groups are on their way at once; memory on the host is used again and stays that of two."""
-    room = SoundRoom(torch.device("cuda"), own_stream=own_stream)
+    room = SoundRoom(torch.device("cuda"))
     before: Sound | None = None
     kept: list[list[np.ndarray]] = []
     for number in range(1, 7):

@@ -6,8 +6,7 @@ lane and no network: whose endings, codes and sound these are is the stepper's b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -96,20 +95,10 @@ class Sound:
 class SoundRoom:
     """Runs the codec on batches of codes and brings its sound to the host."""
 
-    def __init__(self, device: torch.device, *, own_stream: bool = False) -> None:
-        """`own_stream`: the codec runs beside the steps on a CUDA stream of its own, not between two of them.
-
-        Its kernels then take turns with the steps'; it comes after them only where those are of higher priority.
-        """
+    def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._codec: torch.cuda.Stream | None = None
-        self._copies: torch.cuda.Stream | None = None
+        self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._spare: list[Tensor] = []  # pinned, flat
-        if device.type == "cuda":
-            self._copies = torch.cuda.Stream(device)
-            if own_stream:
-                self._codec = torch.cuda.Stream(device)
-                self._codec.wait_stream(torch.cuda.current_stream(device))  # the weights came on that one
 
     def start(self, codec: Callable[[Tensor], Tensor], codes: np.ndarray, samples: Sequence[int]) -> Sound:
         """Queue codes [lines, frames, codebooks] for the codec. samples: those of each line that are its own.
@@ -119,10 +108,10 @@ class SoundRoom:
         """
         if self._copies is None:
             return Sound(codec(send(codes, self.device)).float().cpu(), samples)
-        with self._codec_stream():
-            waves = getattr(codec, "unchecked", codec)(send(codes, self.device)).float()
-            made = torch.cuda.Event()
-            made.record(torch.cuda.current_stream(waves.device))
+        # Between two steps: on a stream beside them it gains nothing, since either keeps the card busy.
+        waves = getattr(codec, "unchecked", codec)(send(codes, self.device)).float()
+        made = torch.cuda.Event()
+        made.record(torch.cuda.current_stream(waves.device))
         flat = self._take(waves.numel())
         staging = flat[: waves.numel()].view(waves.shape)
         with torch.cuda.stream(self._copies):
@@ -143,14 +132,6 @@ class SoundRoom:
             return found
 
         return Sound(staging, samples, wait, mend if hasattr(codec, "unchecked") else None)
-
-    @contextmanager
-    def _codec_stream(self) -> Iterator[None]:
-        if self._codec is None:
-            yield
-            return
-        with torch.cuda.stream(self._codec):
-            yield
 
     def _take(self, numbers: int) -> Tensor:
         """Pinned memory for so many numbers: of what came back, or new, and then what is too small goes."""

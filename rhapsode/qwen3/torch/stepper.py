@@ -66,16 +66,14 @@ class TorchStepper:
         sample_rate: int,
         scripted: bool = False,
         fused: bool | None = None,
-        codec_stream: bool = False,
     ) -> None:
         """`scripted`: the end of speech is never drawn, and a line ends at its cap as if the model had ended it.
 
-        `fused`: whether the kernels compute the steps; None: where they run. `codec_stream`: on CUDA the codec runs on
-        a stream of its own, beside the steps.
+        `fused`: whether the kernels compute the steps; None: where they run.
         """
         self.talker, self.predictor, self.codec, self.sampling = talker, predictor, codec, sampling
         self.slots, self.limits, self.sample_rate = slots, limits, sample_rate
-        self.scripted, self.codec_stream = scripted, codec_stream
+        self.scripted = scripted
         if fused is None:
             fused = runs_on(talker.head.weight.device) and talker.head.weight.device.type == "cuda"
         self.fused = fused and can_fuse(talker.trunk) and can_fuse(predictor.trunk)
@@ -156,7 +154,7 @@ class TorchStepper:
         self._ended: dict[int, int] = {}  # slots whose codes were not fetched yet, and their frames
         self._fetched: dict[int, np.ndarray] = {}
         self._reader = CodesReader(self.device)
-        self._sounds = SoundRoom(self.device, own_stream=self.codec_stream)
+        self._sounds = SoundRoom(self.device)
 
     # ------------------------------------------------------------------ admission
 
