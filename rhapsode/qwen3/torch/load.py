@@ -103,7 +103,7 @@ def assemble(talker: Talker, predictor: Predictor, codec: CodecDecoder, device: 
     trial allows it."""
     if device == "cpu" and format != "float32" and has_fast_bfloat16():
         narrow(codec)
-    if device.startswith("cuda"):  # graphs are recorded on the current device, whatever that of their tensors
+    if device.startswith("cuda:"):  # graphs are recorded on the current device, whatever that of their tensors
         torch.cuda.set_device(torch.device(device))
     if device.startswith("cuda") and format != "float32" and runs_on(torch.device(device)):
         codec = quicken(codec)
