@@ -18,6 +18,7 @@ from rhapsode.qwen3.torch.transformer import attend, normalise, rotate
 LEAST = 16  # queries and positions that a product of the matrix units has at least
 # Positions that are looked at at once, warps, and stages of loading: where there are few positions in all, and many.
 FEW, MANY = (16, 1, 1), (64, 4, 2)
+IDLE = 256  # programs that leave a large card half empty
 
 if has_triton():
     import triton
@@ -158,7 +159,8 @@ def attend_rows(
         positions, lanes = _listed(positions, lanes, rows, qkv.device)
     out = qkv.new_empty(rows * new, heads.heads * heads.head_dim)
     block, warps, stages = FEW if length <= 2 * LEAST else MANY
-    warps *= 2 if qkv.dtype is torch.float32 and block == FEW[0] else 1  # as many registers, twice as wide
+    if block == FEW[0] and (qkv.dtype is torch.float32 or rows * heads.kv_heads <= IDLE):
+        warps = 4  # registers hold half as many wide numbers; and where a card has more room than work, time is all
     if rows:
         _attend[(rows, heads.kv_heads)](
             qkv, *norms, *turn, qkv if abreast else positions, qkv if abreast else lanes, keys, values, out,
