@@ -65,6 +65,7 @@ def threads(asked: int | None) -> Iterator[None]:
 
 
 def random_model(model: ModelConfig, codec: CodecConfig, device: str, format: str) -> Model:
+    load.make_current(device)
     return weights.random_model(model, codec, device, format)
 
 

@@ -11,7 +11,7 @@ from html import escape
 
 from rhapsode.bench import ways
 from rhapsode.bench.result import Result
-from rhapsode.bench.table import terminal
+from rhapsode.bench.table import short, terminal
 
 _COLOURS = 6  # series before colours come again
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 720, 300, 60, 40, 12
@@ -34,7 +34,7 @@ th { color: var(--faint); } td:first-child, th:first-child { text-align: left; }
 def page(result: Result) -> str:
     """The whole page. Everything in it that came from outside is escaped."""
     whole = result.whole
-    title = f"{result.source}: {whole.x:.3g} x real time"
+    title = f"{result.source}: {short(whole.x)} x real time"
     parts = [
         f"<h1>{escape(title)}</h1>",
         f"<p>{escape(_summary(result))}</p>",
@@ -62,7 +62,7 @@ def _summary(result: Result) -> str:
     return (
         f"{machine.get('accelerator', machine['processor'])}, {library}. "
         f"{whole.lines} lines of the fixed book ({result.sample_hash}) in {whole.format} on {whole.slots} slots: "
-        f"{whole.audio_s:.0f} s of sound in {whole.seconds.median:.1f} s, RTF {whole.rtf:.3f}, "
+        f"{whole.audio_s:.0f} s of sound in {whole.seconds.median:.1f} s, RTF {whole.rtf:.3g}, "
         f"{whole.useful:.1%} of frames useful."
     )
 

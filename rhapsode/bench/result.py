@@ -65,7 +65,9 @@ class Result:
         """
         key = "device" if "device" in self.peak_mb else "process"
         before = 0.0 if key == "device" else self.peak_mb["before the model"]
-        weights, kv = self.sweep.weights_bytes[self.whole.format], self.whole.kv_bytes
+        # Of several devices the peak is that of one.
+        weights = self.sweep.weights_bytes[self.whole.format]
+        kv = self.whole.kv_bytes // max(1, len(self.devices))
         peak = 1e6 * (self.peak_mb[key] - before)
         return {"weights": weights, "kv": kv, "peak": peak, "over": _short((peak - kv) / weights)}
 

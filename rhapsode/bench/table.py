@@ -46,6 +46,11 @@ def _parts(result: Result) -> Iterator[str]:
     yield from (f"note: {note}" for note in result.notes)
 
 
+def short(number: float) -> str:
+    """Three digits, and whole numbers as they are: 15.9, 1,803."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
 def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Columns as wide as what is in them, the first to the left and the others to the right."""
     table = [list(head), *map(list, rows)]
@@ -71,7 +76,7 @@ def _ceiling(result: Result) -> Iterator[str]:
     yield f"  copy {ceiling.copy_bytes_s / 1e9:.1f} GB/s (read and written)"
     for format, rate in ceiling.operations_s.items():
         floors = ", ".join(
-            f"{1e3 * seconds / lanes:.2f} ms at {lanes}" for lanes, seconds in ceiling.floor_s[format].items()
+            f"{1e3 * seconds / lanes:.3g} ms at {lanes}" for lanes, seconds in ceiling.floor_s[format].items()
         )
         yield f"  {format}: products {rate / 1e9:.0f} GFLOP/s; floor of a lane's frame {floors} slots"
     yield (
@@ -103,7 +108,7 @@ def _alone(result: Result) -> Iterator[str]:
     codec, lane = result.codec, result.lane
     if codec is not None:
         far = "" if codec.deviation is None else f", {100 * codec.deviation:.2g}% of the peak from float32"
-        speeds = ", ".join(f"{group.x:.4g} x with {group.lines}" for group in codec.groups)
+        speeds = ", ".join(f"{short(group.x)} x with {group.lines}" for group in codec.groups)
         yield f"The codec alone, {codec.format}{far}: {speeds} lines of {codec.groups[0].audio_s:.0f} s at once"
     if lane is not None:
         first = f"the first {lane.first_samples_s:.2f} s of sound after {1e3 * lane.first_sound.median:.0f} ms"
@@ -121,7 +126,7 @@ def _whole(result: Result) -> Iterator[str]:
         f"{whole.slots} slots, {whole.schedule}"
     )
     yield (
-        f"  RTF {whole.rtf:.3f}, {whole.x:.3g} x real time useful, {whole.x_total:.3g} x total "
+        f"  RTF {whole.rtf:.3g}, {short(whole.x)} x real time useful, {short(whole.x_total)} x total "
         f"({whole.useful:.1%} of frames useful)"
     )
     yield (
@@ -132,7 +137,7 @@ def _whole(result: Result) -> Iterator[str]:
         peaks = ", ".join(f"{name} {size:.0f} MB" for name, size in row.peak_mb.items())
         yield (
             f"  {row.device}: {row.lines} lines, {row.audio_s:.1f} s of sound in {row.seconds:.2f} s, "
-            f"{row.audio_s / row.seconds:.4g} x; peak memory: {peaks}"
+            f"{short(row.audio_s / row.seconds)} x; peak memory: {peaks}"
         )
     yield f"  peak memory: {peak}; weights {weights / 1e6:.0f} MB, keys and values {whole.kv_bytes / 1e6:.0f} MB"
     yield f"  peak of the model without keys and values: {result.memory()['over']:.2f} x its weights"
@@ -148,15 +153,16 @@ def _stages(result: Result) -> Iterator[str]:
             f"{row.seconds:.2f}",
             f"{row.share:.1%}",
             f"{row.ms_frame:.3g}",
-            "-" if row.bytes_s is None else f"{row.bytes_s / 1e9:.3g}",
-            "-" if row.operations_s is None else f"{row.operations_s / 1e9:.3g}",
+            "-" if row.bytes_s is None else short(row.bytes_s / 1e9),
+            "-" if row.operations_s is None else short(row.operations_s / 1e9),
         ]
         for row in stages.rows
     ]
     yield from grid(["stage", "s", "share", "ms/frame", "GB/s", "GFLOP/s"], rows)
     ceiling = result.sweep.ceiling
     rate = ceiling.operations_s[result.whole.format]
-    yield f"  ceiling: {ceiling.copy_bytes_s / 1e9:.3g} GB/s copied, {rate / 1e9:.3g} GFLOP/s in {result.whole.format}"
+    copied, made = short(ceiling.copy_bytes_s / 1e9), short(rate / 1e9)
+    yield f"  ceiling: {copied} GB/s copied, {made} GFLOP/s in {result.whole.format}"
     yield (
         f"  sum of stages {stages.whole_s:.2f} s against {result.whole.seconds.median:.2f} s undisturbed: "
         f"{stages.excess:+.1%}"

@@ -14,7 +14,8 @@ from rhapsode.bench.on_torch import weight_bytes
 from rhapsode.bench.result import Result
 from rhapsode.bench.run import measure
 from rhapsode.bench.source import Source
-from rhapsode.bench.table import terminal
+from rhapsode.bench.spread import Row
+from rhapsode.bench.table import short, terminal
 from tests.bench.conftest import BOOK
 
 
@@ -41,6 +42,20 @@ def test_a_device_counts_for_itself(result: Result) -> None:
     """What a device holds, it holds for the model: nothing was there before."""
     there = replace(result, peak_mb={**result.peak_mb, "device": 30.0})
     assert there.memory()["peak"] == 30e6
+
+
+def test_the_peak_of_several_devices_is_that_of_one(result: Result) -> None:
+    """Keys and values are counted over all of them."""
+    weights, kv = result.sweep.weights_bytes[result.whole.format], result.whole.kv_bytes
+    rows = tuple(Row(f"cuda:{n}", 1, 1.0, 1.0, 1.0, {}) for n in range(2))
+    one = replace(result, peak_mb={"device": (weights + kv / 2) / 1e6}, devices=rows)
+    assert one.memory()["over"] == pytest.approx(1.0)
+
+
+def test_three_digits_and_whole_numbers() -> None:
+    assert [short(number) for number in (1803.1, 203853.3, 15.875, 0.00055, 99.96)] == [
+        "1,803", "203,853", "15.9", "0.00055", "100",
+    ]  # fmt: skip
 
 
 def test_weights_and_keys_and_values_alone_are_once_the_weights(result: Result) -> None:

@@ -93,9 +93,16 @@ def load_model(checkpoint: Checkpoint, device: str, format: str) -> Model:
     """Load onto a device. Raises `UserError` for a device or format that there is not."""
     device = choose_device(device)
     format = choose_format(format, device)
+    make_current(device)
     place = torch.device(device)
     talker, predictor = load_talker(checkpoint, FORMATS[format], place, int8=format == "int8")
     return assemble(talker, predictor, load_codec(checkpoint, place), device, format)
+
+
+def make_current(device: str) -> None:
+    """Graphs are recorded and kernels launched on the current device, whatever that of their tensors."""
+    if device.startswith("cuda:"):
+        torch.cuda.set_device(torch.device(device))
 
 
 def assemble(talker: Talker, predictor: Predictor, codec: CodecDecoder, device: str, format: str) -> Model:
@@ -103,8 +110,6 @@ def assemble(talker: Talker, predictor: Predictor, codec: CodecDecoder, device: 
     trial allows it."""
     if device == "cpu" and format != "float32" and has_fast_bfloat16():
         narrow(codec)
-    if device.startswith("cuda:"):  # graphs are recorded on the current device, whatever that of their tensors
-        torch.cuda.set_device(torch.device(device))
     if device.startswith("cuda") and format != "float32" and runs_on(torch.device(device)):
         codec = quicken(codec)
     return Model(talker, predictor, codec, device, format)
