@@ -209,6 +209,20 @@ def test_trouble_is_counted(bad: float, draw: Draw) -> None:
         assert codes.min() >= 0 and codes.max() < 40
 
 
+def test_likelihoods_are_those_of_the_logits() -> None:
+    """Below -16 a bfloat16 has half the bits behind the point that it has above: what is lost of one shifts the draw."""
+    logits = torch.tensor([[-15.5, -15.75, -16.25, -17.0, -40.0]], dtype=torch.bfloat16, device=DEVICE)
+    reached = logits.float().softmax(-1).cumsum(-1)[0]
+    for place in range(3):
+        for uniform, wanted in ((reached[place] - 2e-3, place), (reached[place] + 2e-3, place + 1)):
+            code, trouble = (
+                torch.zeros(1, dtype=torch.int64, device=DEVICE),
+                torch.zeros(1, dtype=torch.int32, device=DEVICE),
+            )
+            choose(logits, uniform.view(1), Draw(False, 1.0, 4, 1.0), code, trouble)
+            assert code.item() == wanted
+
+
 def test_ties_go_to_the_first() -> None:
     codes, trouble = torch.zeros(1, dtype=torch.int64, device=DEVICE), torch.zeros(1, dtype=torch.int32, device=DEVICE)
     choose(
