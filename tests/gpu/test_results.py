@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,14 +11,11 @@ import torch
 from rhapsode.engine.stepper import Request
 from rhapsode.narrator import Options
 from rhapsode.qwen3 import narrator as qwen3
-from rhapsode.qwen3.checkpoint import Checkpoint, open_checkpoint
-from rhapsode.qwen3.prompt import Prompt, PromptMaker
-from rhapsode.qwen3.tokens import TextTokenizer
+from rhapsode.qwen3.checkpoint import Checkpoint
+from rhapsode.qwen3.prompt import Prompt
 from rhapsode.qwen3.torch.load import load_model
 from rhapsode.qwen3.torch.results import SoundRoom
-from rhapsode.qwen3.voices import choose
 from rhapsode.types import Line
-from tests import tiny_checkpoint
 from tests.engine import torch_lanes
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -26,17 +23,8 @@ LONG = 2_000_000_000  # cycles that the card does nothing: about a second
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    folder: Path = tmp_path_factory.mktemp("tiny")
-    tiny_checkpoint.write(folder, mean_frames=None, seed=11)
-    return open_checkpoint(folder)
-
-
-@pytest.fixture(scope="module")
-def prompts(checkpoint: Checkpoint) -> list[Prompt]:
-    tokenizer = TextTokenizer(checkpoint.folder, checkpoint.model.first_control_token)
-    make = PromptMaker(checkpoint.model, tokenizer, choose(checkpoint.model, "eric", "chinese"))
-    return [make(text) for text in ("Why?", "Three words here.", "A dark and stormy night.")]
+def prompts(make_prompt: Callable[[str], Prompt]) -> list[Prompt]:
+    return [make_prompt(text) for text in ("Why?", "Three words here.", "A dark and stormy night.")]
 
 
 def test_codes_come_before_the_step_in_flight(checkpoint: Checkpoint, prompts: list[Prompt]) -> None:

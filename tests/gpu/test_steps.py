@@ -7,19 +7,16 @@ on a machine with CUDA; elsewhere nothing of it runs.
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 import torch
 
-from rhapsode.qwen3.checkpoint import Checkpoint, open_checkpoint
-from rhapsode.qwen3.prompt import Prompt, PromptMaker
-from rhapsode.qwen3.tokens import TextTokenizer
+from rhapsode.qwen3.checkpoint import Checkpoint
+from rhapsode.qwen3.prompt import Prompt
 from rhapsode.qwen3.torch.load import load_model
 from rhapsode.qwen3.torch.stepper import TorchStepper
-from rhapsode.qwen3.voices import choose
 from rhapsode.types import Sampling
-from tests import tiny_checkpoint
 from tests.engine import torch_lanes
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -37,17 +34,8 @@ class Plain(TorchStepper):
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    folder: Path = tmp_path_factory.mktemp("tiny")
-    tiny_checkpoint.write(folder, mean_frames=None, seed=11)
-    return open_checkpoint(folder)
-
-
-@pytest.fixture(scope="module")
-def prompts(checkpoint: Checkpoint) -> list[Prompt]:
-    tokenizer = TextTokenizer(checkpoint.folder, checkpoint.model.first_control_token)
-    make = PromptMaker(checkpoint.model, tokenizer, choose(checkpoint.model, "eric", "chinese"))
-    return [make(text) for text in TEXTS * 3]
+def prompts(make_prompt: Callable[[str], Prompt]) -> list[Prompt]:
+    return [make_prompt(text) for text in TEXTS * 3]
 
 
 @pytest.mark.parametrize("format", ["float32", "bfloat16"])

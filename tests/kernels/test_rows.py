@@ -210,7 +210,7 @@ def test_trouble_is_counted(bad: float, draw: Draw) -> None:
 
 
 def test_likelihoods_are_those_of_the_logits() -> None:
-    """Below -16 a bfloat16 has half the bits behind the point that it has above: what is lost of one shifts the draw."""
+    """Below -16 a bfloat16 has one bit less behind the point: what is lost of it shifts the draw."""
     logits = torch.tensor([[-15.5, -15.75, -16.25, -17.0, -40.0]], dtype=torch.bfloat16, device=DEVICE)
     reached = logits.float().softmax(-1).cumsum(-1)[0]
     for place in range(3):
