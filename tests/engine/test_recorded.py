@@ -76,7 +76,8 @@ def test_every_step_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_cannot_be_recorded_is_done_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeCuda([], fails="out of memory\nand more")
-    recorder = steps(fake, monkeypatch, "aaaabb")
+    with pytest.warns(UserWarning, match="stays slow"):
+        recorder = steps(fake, monkeypatch, "aaaabb")
     assert fake.done == list("aaaabb")
     assert recorder.trouble == "a step could not be recorded and stays slow: out of memory"
     assert len(fake.pools) == 1, "it is not tried again"

@@ -8,6 +8,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before Triton is there; withou
 
 import copy
 import math
+import warnings
 from dataclasses import replace
 
 import pytest
@@ -178,7 +179,10 @@ def test_who_asks_for_fewer_bits_on_a_card_gets_them(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(load, "runs_on", lambda _: there)
     monkeypatch.setattr(codec_fast, "TRIAL_SOUNDS", 1)
-    model = assemble(custom_model.talker, custom_model.predictor, plain, device, format)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model = assemble(custom_model.talker, custom_model.predictor, plain, device, format)
+    assert any("Triton" in str(one.message) for one in told) == (device != "cpu" and not there)
     assert model.codec_format == expected
     assert (model.codec is plain) == (expected == "float32")
 

@@ -6,6 +6,7 @@ import torch
 
 from rhapsode import machine
 from rhapsode.qwen3.config import CodecConfig, ModelConfig
+from rhapsode.qwen3.torch import kernels
 from rhapsode.qwen3.torch.check import check
 from rhapsode.qwen3.torch.formats import FORMATS, has_int8
 from rhapsode.qwen3.torch.load import available_devices, choose_device
@@ -28,5 +29,6 @@ def examine(model: ModelConfig, codec: CodecConfig, device: str, format: str, sl
     hardware, memory = machine.processor(), machine.free_bytes()
     if kind == "cuda":
         hardware, memory = torch.cuda.get_device_name(device), torch.cuda.mem_get_info(device)[0]
+        notes.append(kernels.sentence())
     trials = tuple(check(model, codec, device, chosen.format, slots))
     return Device(device, hardware, memory, there, chosen.format, slots, trials, tuple(notes))

@@ -6,6 +6,7 @@ Knows devices and formats by the names that users type. Computes nothing.
 from __future__ import annotations
 
 import gc
+import warnings
 from dataclasses import dataclass, replace
 
 import torch
@@ -14,7 +15,7 @@ from rhapsode.engine.decode import Policy
 from rhapsode.errors import UserError
 from rhapsode.qwen3.checkpoint import Checkpoint
 from rhapsode.qwen3.limits import Limits
-from rhapsode.qwen3.torch import slots
+from rhapsode.qwen3.torch import kernels, slots
 from rhapsode.qwen3.torch.codec import CodecDecoder
 from rhapsode.qwen3.torch.codec_fast import FastCodec, quicken
 from rhapsode.qwen3.torch.encoder import CodecEncoder
@@ -110,7 +111,9 @@ def assemble(talker: Talker, predictor: Predictor, codec: CodecDecoder, device: 
     trial allows it."""
     if device == "cpu" and format != "float32" and has_fast_bfloat16():
         narrow(codec)
-    if device.startswith("cuda") and format != "float32" and runs_on(torch.device(device)):
+    if device.startswith("cuda") and not runs_on(torch.device(device)):
+        warnings.warn(kernels.sentence(), stacklevel=2)
+    elif device.startswith("cuda") and format != "float32":
         codec = quicken(codec)
     return Model(talker, predictor, codec, device, format)
 

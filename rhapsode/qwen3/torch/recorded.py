@@ -6,6 +6,7 @@ host for nothing, and depends on nothing but its key.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -18,7 +19,7 @@ class Recorder:
     """Runs work: the first time of a key as it is, the second time recorded, from then on replayed.
 
     The first run is a real one, and brings the libraries what they allocate at first use. Where a recording fails,
-    work runs as it is from then on, and `trouble` says why.
+    work runs as it is from then on; `trouble` and a warning say why.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -46,6 +47,7 @@ class Recorder:
                 work()
         except RuntimeError as error:  # out of memory too
             self.trouble = f"a step could not be recorded and stays slow: {str(error).splitlines()[0]}"
+            warnings.warn(self.trouble, stacklevel=3)
             torch.cuda.synchronize(self.device)
             work()
             return

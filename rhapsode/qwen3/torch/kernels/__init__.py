@@ -6,6 +6,7 @@ is missing, and on devices that it knows nothing of. Imported for `has_triton` a
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 
@@ -20,6 +21,13 @@ def interpreted() -> bool:
 
 def has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
+
+
+def sentence() -> str:
+    """What a user of a card should know of it."""
+    if not has_triton():
+        return "Triton is not installed: steps and codec on this card are plain PyTorch, several times slower."
+    return f"kernels by Triton {importlib.metadata.version('triton')}."
 
 
 def runs_on(device: torch.device) -> bool:
