@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,31 @@ def test_a_line_is_stepped_by_few_graphs(model: Any, prompts: list[Prompt]) -> N
     assert len(reaches) <= 5
     assert predictor.calls == 1
     assert talker.trunk.calls - before == len(reaches)
+
+
+@pytest.mark.skipif(mx.default_device() != mx.Device(mx.cpu), reason="where kernels are kept is known of the CPU build")
+def test_another_reach_makes_no_kernel(
+    model: Any, prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that is made while a line is read costs a second on some machines: no number of a reach is in one."""
+    if library.taken("compiling").name != "compile":
+        pytest.skip("steps are no graphs here")
+    longest = max(len(prompt) for prompt in prompts[:2])
+    lanes = scripted(model, Limits(longest, 2 * REACH_STEP), 2)
+    begin(lanes, prompts, 2 * REACH_STEP)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "before"))
+    (tmp_path / "before").mkdir()
+    lanes.step()
+    lanes.synchronise()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "after"))
+    (tmp_path / "after").mkdir()
+    reaches = set()
+    for _ in range(2 * REACH_STEP - 1):
+        lanes.step()
+        reaches.add(reach_of(max(lanes._reach.values()), lanes.kv.length))
+    lanes.synchronise()
+    assert len(reaches) > 1 and lanes.kv.length in reaches
+    assert not list((tmp_path / "after").rglob("*.cpp"))
 
 
 def _draws() -> tuple[Any, Any]:

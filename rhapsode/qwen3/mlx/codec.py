@@ -95,7 +95,8 @@ class CodecDecoder:
         `piece`: frames that are made sound of at once.
         """
         self.config, self.piece = config, piece
-        self.tables = weights["quantiser.tables"]
+        # One by one: to take a table out of all would be a gather of its own kind.
+        self.tables = [mx.contiguous(table) for table in weights["quantiser.tables"]]
         # Convolutions over one step are plain products.
         plain = {f"quantiser.{part}.weight": weights[f"quantiser.{part}.weight"] for part in ("first", "rest")}
         plain = {name: weight.reshape(weight.shape[:2]) for name, weight in plain.items()}

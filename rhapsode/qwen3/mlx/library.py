@@ -106,7 +106,8 @@ def _weighed(query: mx.array, keys: mx.array, values: mx.array, mask: mx.array |
 
 
 def _written(kept: mx.array, rows: mx.array, positions: mx.array, new: mx.array) -> mx.array:
-    kept[rows, :, positions] = new
+    # Places are unsigned: those of a slice are, and of two types each would become a third.
+    kept[rows.astype(mx.uint32), :, positions.astype(mx.uint32)] = new
     return kept
 
 

@@ -32,7 +32,7 @@ class Predictor:
         -> codes [slots, books], the sum of all embeddings of the frame [slots, hidden], and the sum of the largest
         logits [slots], which is not finite if any of them is NaN or +inf.
         """
-        total, codes, peak = first, [], mx.zeros(hidden.shape[0])
+        total, codes, peaks = first, [], []
         x = mx.stack([hidden, first], axis=1)
         kept: dict[int, tuple[mx.array, mx.array]] = {}
 
@@ -49,10 +49,10 @@ class Predictor:
             mask = causal_mask(positions, stop, x.dtype) if book == 0 else None
             state = self.trunk(x if self.project is None else self.project(x), positions, mask, remember)[:, -1]
             logits = self.heads[book](state).astype(mx.float32)
-            peak = peak + logits.max(-1)
+            peaks.append(logits.max(-1))
             code = draw(logits, uniform[:, book])
             row = self.embeddings[book][code]
             total = total + row
             codes.append(code)
             x = row[:, None]
-        return mx.stack(codes, axis=1), total, peak
+        return mx.stack(codes, axis=1), total, mx.stack(peaks).sum(0)

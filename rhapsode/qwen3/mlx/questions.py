@@ -277,12 +277,13 @@ def _without_ours(task: str) -> tuple[Way, ...]:
 def compiling(numbers: np.random.Generator, slots: int) -> Question:
     """A small graph with what a step is made of: a product, a softmax, a sum, a sine, a choice."""
     (x, given), (weight, wide) = _given(numbers, slots, 64), _given(numbers, 64, 64)
+    weight, wide = weight / 8, wide / 8  # a power of two: exact on both sides
 
     def graph(x: mx.array, weight: mx.array) -> mx.array:
-        y = mx.softmax(x @ weight.T / 8, axis=-1)
+        y = mx.softmax(x @ weight.T, axis=-1)
         return mx.where(y > 1 / 64, mx.sin(y) + x, mx.square(x) * mx.sigmoid(y))
 
-    y = np.exp(given @ wide.T / 8)
+    y = np.exp(given @ wide.T)
     y = y / y.sum(-1, keepdims=True)
     truth = np.where(y > 1 / 64, np.sin(y) + given, np.square(given) / (1 + np.exp(-y)))
     # Near the border of the choice either side may be taken: such numbers are not compared.

@@ -44,6 +44,7 @@ def allocate(talker: Talker, slots: int, limits: Limits) -> State:
         "done": mx.zeros((slots, limits.frames + 1, config.codebooks), mx.int32),
         "start": mx.zeros(slots, mx.int32),  # rows of the prompt
         "cap": mx.zeros(slots, mx.int32),
+        "uniform": mx.zeros((slots, config.codebooks)),  # what the codes of the frame to come are drawn with
         "seeds": mx.zeros((slots, 2), mx.uint32),
         "trailing": mx.zeros((slots, limits.trailing, hidden), dtype),
         "trailing_count": mx.zeros(slots, mx.int32),
@@ -87,15 +88,16 @@ class _Networks:
 
     def predict(self, state: State) -> Drawn:
         """The other codes of a frame, the sum of its embeddings, and a number that is finite if all of it was."""
-        counters = (state["frame"][:, None] * len(self.books) + self.books).astype(mx.uint32)
-        uniform = uniforms(state["seeds"], counters)
         first = self.talker.code_embedding[state["code"]]
-        return self.predictor(state["hidden"], first, uniform[:, 1:], self.deeper)
+        return self.predictor(state["hidden"], first, state["uniform"][:, 1:], self.deeper)
 
     def advance(
-        self, state: State, keys: list[mx.array], values: list[mx.array], drawn: Drawn, reach: int
+        self, state: State, keys: list[mx.array], values: list[mx.array], drawn: Drawn, last: mx.array, reach: int
     ) -> tuple[State, list[mx.array], list[mx.array]]:
-        """Keep the frame's codes, let the talker see it, and draw code 0 of the next."""
+        """Keep the frame's codes, let the talker see it, and draw code 0 of the next.
+
+        `last`: reach - 1, an array, as kernels are made anew for each number that stands in them.
+        """
         (deeper, total, peak), state = drawn, dict(state)
         rows = mx.arange(len(deeper))
         running = state["ending"] == int(Ending.RUNNING)
@@ -106,7 +108,7 @@ class _Networks:
         state["seen"] = state["seen"] | (running[:, None] & here)
 
         kv = KV(keys, values)
-        positions = mx.minimum(state["start"] + state["frame"], reach - 1)
+        positions = mx.minimum(state["start"] + state["frame"], last)
         x = (total + self._text(state))[:, None]
         mask = causal_mask(positions[:, None], reach, x.dtype)
         hidden = self.talker.trunk(x, positions[:, None], mask, kv.append(rows, positions, reach))[:, 0]
@@ -124,17 +126,20 @@ class _Networks:
     def choose(self, state: State, lanes: mx.array, finite: mx.array) -> State:
         """Draw code 0 of the next frame of some lanes; the end of speech or the cap stops a lane."""
         logits = self.talker.logits(state["hidden"])
-        finite = finite & mx.isfinite(logits).all(-1)
+        finite = finite & mx.isfinite(logits.sum(-1))
         logits = penalise(logits, state["seen"], self.penalty)
-        barred = mx.where((state["frame"] < MIN_FRAMES)[:, None], self.suppressed_early, self.suppressed)
+        barred = mx.where(state["frame"][:, None] < MIN_FRAMES, self.suppressed_early, self.suppressed)
         logits = mx.where(barred, -mx.inf, logits)
-        counters = (state["frame"] * len(self.books))[:, None].astype(mx.uint32)
-        code = self.first(logits, uniforms(state["seeds"], counters)[:, 0])
+        # Of all codes of the frame: what is made twice has kernels of its own each time.
+        counters = (state["frame"][:, None] * len(self.books) + self.books).astype(mx.uint32)
+        uniform = uniforms(state["seeds"], counters)
+        code = self.first(logits, uniform[:, 0])
         ending = mx.where(state["frame"] >= state["cap"], self.at_cap, int(Ending.RUNNING))
         ending = mx.where(code == self.talker.config.eos, int(Ending.SPOKEN), ending)
         ending = mx.where(finite, ending, int(Ending.NOT_FINITE))
         return {
             **state,
+            "uniform": uniform,
             "ending": mx.where(lanes, ending, state["ending"]).astype(mx.int32),
             "code": mx.where(lanes & (ending == int(Ending.RUNNING)), code, state["code"]),
         }

@@ -53,6 +53,7 @@ class MlxStepper:
         self.state = allocate(talker, slots, limits)
         self._drawn: Drawn | None = None
         self._reach: dict[int, int] = {}  # positions written, of slots whose ending was not reported
+        self._ends: dict[int, mx.array] = {}  # the last position of each reach
         self._admissions = [0] * slots  # lines that a slot has had
         self._shared: dict[tuple[int, ...], KV] = {}
         self._mail: tuple[mx.array, tuple[int, ...]] | None = None
@@ -96,16 +97,16 @@ class MlxStepper:
         prompts: list[Prompt] = [request.prompt for _, request in placements]
         slots = mx.array([slot for slot, _ in placements])
         shared = prompts[0].shared
+        admitted = np.isin(np.arange(self.slots), [slot for slot, _ in placements])
         self.kv.forget(slots)
         if shared:
             self.kv.share(slots, self._shared_rows(prompts[0]))
         hidden = self._run(self.kv, slots, prompts, shared, max(map(len, prompts)))
-        last = mx.array([len(prompt) - 1 - shared for prompt in prompts])
-        self.state["hidden"][slots] = hidden[mx.arange(len(prompts)), last]
-        self._reset(slots, placements)
-        admitted = mx.zeros(self.slots, mx.bool_)
-        admitted[slots] = True
-        self.state = self._step.choose(self.state, admitted, admitted)
+        last = [row * hidden.shape[1] + len(prompt) - 1 - shared for row, prompt in enumerate(prompts)]
+        self.state["hidden"][slots] = hidden.reshape(-1, hidden.shape[-1])[mx.array(last)]
+        lanes = mx.array(admitted)
+        self._reset(lanes, placements)
+        self.state = self._step.choose(self.state, lanes, lanes)
 
     def _shared_rows(self, prompt: Prompt) -> KV:
         """Keys and values of the rows that every line of a voice begins with, computed once."""
@@ -132,22 +133,26 @@ class MlxStepper:
         mask = causal_mask(positions, reach, x.dtype)
         return self.talker.trunk(x, positions, mask, kv.fill(slots, start, start + width, reach))
 
-    def _reset(self, slots: mx.array, placements: Sequence[tuple[int, Request]]) -> None:
-        requests, state = [request for _, request in placements], self.state
-        state["start"][slots] = mx.array([len(request.prompt) for request in requests], mx.int32)
-        state["cap"][slots] = mx.array([request.cap for request in requests], mx.int32)
-        words = [[request.seed & 0xFFFFFFFF, request.seed >> 32 & 0xFFFFFFFF] for request in requests]
-        state["seeds"][slots] = mx.array(np.array(words, np.uint32))
-        state["trailing_count"][slots] = mx.array([len(request.prompt.trailing) for request in requests], mx.int32)
-        state["frame"][slots] = 0
-        state["seen"][slots] = False
-        state["ending"][slots] = int(Ending.RUNNING)
+    def _reset(self, lanes: mx.array, placements: Sequence[tuple[int, Request]]) -> None:
+        """What a line begins with, chosen over what a lane had: to scatter it would take a kernel for each type."""
+        state = self.state
+        numbers = np.zeros((3, self.slots), np.int32)
+        words = np.zeros((self.slots, 2), np.uint32)
+        for slot, request in placements:
+            numbers[:, slot] = len(request.prompt), request.cap, len(request.prompt.trailing)
+            words[slot] = request.seed & 0xFFFFFFFF, request.seed >> 32 & 0xFFFFFFFF
+        for name, given in zip(("start", "cap", "trailing_count"), numbers, strict=True):
+            state[name] = mx.where(lanes, mx.array(given), state[name])
+        state["seeds"] = mx.where(lanes[:, None], mx.array(words), state["seeds"])
+        for name, value in (("frame", 0), ("ending", int(Ending.RUNNING))):
+            state[name] = mx.where(lanes, value, state[name])
+        state["seen"] = state["seen"] & ~lanes[:, None]
         for slot, request in placements:
             ids = mx.array([*request.prompt.trailing, request.prompt.pad])
             rows = self.talker.text_rows(ids)
             if len(ids) > 1:
                 state["trailing"][slot, : len(ids) - 1] = rows[:-1]
-            state["pad"][slot] = rows[-1]
+            state["pad"][slot : slot + 1] = rows[-1:]
             self._reach[slot] = len(request.prompt)
             self._admissions[slot] += 1
 
@@ -160,11 +165,16 @@ class MlxStepper:
         reach = reach_of(max(self._reach.values(), default=0) + 1, self.kv.length)
         with self.stage("talker"):
             self.state, self.kv.keys, self.kv.values = self._step.advance(
-                self.state, self.kv.keys, self.kv.values, self._drawn, reach
+                self.state, self.kv.keys, self.kv.values, self._drawn, self._last(reach), reach
             )
             self._drawn = None
         self._reach = {slot: written + 1 for slot, written in self._reach.items()}
         self._queue()
+
+    def _last(self, reach: int) -> mx.array:
+        if reach not in self._ends:
+            self._ends[reach] = mx.array(reach - 1)
+        return self._ends[reach]
 
     def _pending(self) -> list[mx.array]:
         return [*self.state.values(), *self.kv.keys, *self.kv.values, *(self._drawn or ())]

@@ -150,6 +150,7 @@ class KV:
 
     def share(self, slots: mx.array, other: KV) -> None:
         """Begin some slots with what one row of another holds."""
+        slots = slots.astype(mx.uint32)  # as places of a slice are
         for layer in range(len(self.keys)):
             self.keys[layer][slots, :, : other.length] = other.keys[layer]
             self.values[layer][slots, :, : other.length] = other.values[layer]
@@ -157,9 +158,11 @@ class KV:
     def fill(self, slots: mx.array, start: int, stop: int, reach: int) -> Remember:
         """Write rows of some slots at positions start..stop; attend to the first `reach` positions."""
 
+        unsigned = slots.astype(mx.uint32)  # as places of a slice are
+
         def remember(layer: int, key: mx.array, value: mx.array) -> tuple[mx.array, mx.array]:
-            self.keys[layer][slots, :, start:stop] = key
-            self.values[layer][slots, :, start:stop] = value
+            self.keys[layer][unsigned, :, start:stop] = key
+            self.values[layer][unsigned, :, start:stop] = value
             return self.keys[layer][slots][:, :, :reach], self.values[layer][slots][:, :, :reach]
 
         return remember
