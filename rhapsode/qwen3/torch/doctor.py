@@ -29,6 +29,6 @@ def examine(model: ModelConfig, codec: CodecConfig, device: str, format: str, sl
     hardware, memory = machine.processor(), machine.free_bytes()
     if kind == "cuda":
         hardware, memory = torch.cuda.get_device_name(device), torch.cuda.mem_get_info(device)[0]
-        notes.append(kernels.sentence())
+        notes.append(kernels.sentence(torch.device(device)))
     trials = tuple(check(model, codec, device, chosen.format, slots))
     return Device(device, hardware, memory, there, chosen.format, slots, trials, tuple(notes))

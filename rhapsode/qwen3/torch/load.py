@@ -112,7 +112,7 @@ def assemble(talker: Talker, predictor: Predictor, codec: CodecDecoder, device: 
     if device == "cpu" and format != "float32" and has_fast_bfloat16():
         narrow(codec)
     if device.startswith("cuda") and not runs_on(torch.device(device)):
-        warnings.warn(kernels.sentence(), stacklevel=2)
+        warnings.warn(kernels.sentence(torch.device(device)), stacklevel=2)
     elif device.startswith("cuda") and format != "float32":
         codec = quicken(codec)
     return Model(talker, predictor, codec, device, format)

@@ -75,7 +75,7 @@ class TorchStepper:
         self.slots, self.limits, self.sample_rate = slots, limits, sample_rate
         self.scripted = scripted
         if fused is None:
-            fused = runs_on(talker.head.weight.device) and talker.head.weight.device.type == "cuda"
+            fused = talker.head.weight.device.type == "cuda" and runs_on(talker.head.weight.device)
         self.fused = fused and can_fuse(talker.trunk) and can_fuse(predictor.trunk)
         # Entered around each of prefill, predictor, talker and codec: whoever measures puts a stopwatch here.
         self.stage: Callable[[str], AbstractContextManager[None]] = _unwatched

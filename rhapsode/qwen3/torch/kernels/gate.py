@@ -30,10 +30,15 @@ def swiglu(both: Tensor) -> Tensor:
     """[n, 2 * width], gates before what they let through -> [n, width] of the same type."""
     if not runs_on(both.device):
         return swiglu_plain(both)
-    rows, width = both.shape[0], both.shape[-1] // 2
-    require("both", both, (rows, 2 * width))
+    require("both", both, (None, both.shape[-1] // 2 * 2))
     if not both.is_contiguous():
         raise ValueError("rows with gates must lie one after the other")
+    return launch(both)
+
+
+def launch(both: Tensor) -> Tensor:
+    """The kernel, for what `swiglu` has looked at."""
+    rows, width = both.shape[0], both.shape[-1] // 2
     out = both.new_empty(rows, width)
     if rows:
         block = min(BLOCK, triton.next_power_of_2(width))
