@@ -110,8 +110,10 @@ def test_attention(dtype: torch.dtype, new: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", PRODUCT_TYPES)
-@pytest.mark.parametrize(("position", "new"), [(0, 2), (0, 1), (2, 1), (FEW[0] - 1, 1)])
-@pytest.mark.parametrize("length", [FEW[0], FEW[0] + 1])
+@pytest.mark.parametrize(("position", "new", "length"), [
+    (0, 2, FEW[0]), (0, 1, FEW[0]), (2, 1, FEW[0]), (FEW[0] - 1, 1, FEW[0]), (0, 2, FEW[0] + 1), (3, 2, FEW[0]),
+    (FEW[0] + 2, 1, FEW[0] + 3),
+])  # fmt: skip
 def test_attention_abreast(dtype: torch.dtype, position: int, new: int, length: int) -> None:
     """Beyond the few positions of a tile too, where it is the other way that is taken."""
     heads, rows = Heads(4, 2, 32, 1e-6), 3

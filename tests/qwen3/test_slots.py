@@ -8,7 +8,7 @@ import torch
 from rhapsode import machine
 from rhapsode.bench.source import Source, find_source
 from rhapsode.qwen3.limits import kv_bytes, longest_line
-from rhapsode.qwen3.torch import slots
+from rhapsode.qwen3.torch import load, slots
 from rhapsode.qwen3.torch.load import Model
 from rhapsode.qwen3.torch.transformer import KV
 
@@ -94,3 +94,12 @@ def test_a_slot_takes_what_is_reckoned(custom_model: Model) -> None:
     for dtype in (torch.float32, torch.bfloat16):
         held = KV(trunk, 3, 96, torch.zeros(1, dtype=dtype)).bytes
         assert held == 3 * kv_bytes(trunk, 96, dtype.itemsize)
+
+
+def test_a_numbered_card_is_made_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs are recorded there, whatever device their tensors are on."""
+    made: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "set_device", made.append)
+    for device in ("cpu", "cuda", "cuda:1"):
+        load.make_current(device)
+    assert made == [torch.device("cuda:1")]

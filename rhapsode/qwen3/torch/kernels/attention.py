@@ -149,18 +149,18 @@ def attend_rows(
     position for all, a number, and no list: they are the first n rows of keys and values.
     -> [n * new, heads * head_dim]. Raises `ValueError` for other sizes, and for more than two new rows.
     """
-    rows, block = len(qkv) // new, FEW[0]
+    rows = len(qkv) // new
     _require_rows(qkv, norms, turn, positions, lanes, keys, values, heads, new)
     if not runs_on(qkv.device):
         return attend_rows_plain(qkv, norms, turn, positions, lanes, keys, values, heads, new)
     length, group = keys.shape[2], heads.heads // heads.kv_heads
-    abreast = isinstance(positions, int) and length <= block and (new == 1 or positions == 0)
+    abreast = isinstance(positions, int) and length <= FEW[0] and (new == 1 or positions == 0)
     if not abreast:
         positions, lanes = _listed(positions, lanes, rows, qkv.device)
     out = qkv.new_empty(rows * new, heads.heads * heads.head_dim)
     block, warps, stages = FEW if length <= 2 * LEAST else MANY
     if block == FEW[0] and (qkv.dtype is torch.float32 or rows * heads.kv_heads <= IDLE):
-        warps = 4  # registers hold half as many wide numbers; and where a card has more room than work, time is all
+        warps = 4  # one has no registers for wide numbers, and few programs leave room on the card
     if rows:
         _attend[(rows, heads.kv_heads)](
             qkv, *norms, *turn, qkv if abreast else positions, qkv if abreast else lanes, keys, values, out,
