@@ -1,15 +1,51 @@
-"""What every test shares: one thread for arithmetic, so that a busy machine slows tests evenly."""
+"""What every test starts from, whoever runs it, where, in which order and beside what.
+
+Knows the environment, random numbers and the time that an example of a property may take. Knows nothing of what is
+tested.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+import random
 import shutil
+import sys
 import tempfile
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
+import pytest
+
+# One thread for arithmetic: a busy machine slows tests evenly, and a process that is forked misses no thread.
+os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["HF_HUB_OFFLINE"] = "1"
 if shutil.which("nvidia-smi") is None:  # without a card, Triton's kernels are run statement by statement
     os.environ.setdefault("TRITON_INTERPRET", "1")
-# What this machine remembers is not asked, nor changed. The folder goes when the tests end.
-_cache = tempfile.TemporaryDirectory(prefix="rhapsode-tests-")
-os.environ["XDG_CACHE_HOME"] = os.environ["LOCALAPPDATA"] = _cache.name
+# How wide and how colourful the terminal is from which tests are started: what they print is read.
+for name in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "CLICOLOR_FORCE", "PYTHON_COLORS", "TTY_COMPATIBLE"):
+    os.environ.pop(name, None)
+_cache = tempfile.TemporaryDirectory(prefix="rhapsode-tests-")  # goes when the tests end
+_numbers = itertools.count()
+
+with contextlib.suppress(ImportError):  # a machine that is lent for its GPU has less than a developer's
+    from hypothesis import HealthCheck, settings
+
+    # The same examples in every run; none is wrong for having taken long, or remembered.
+    settings.register_profile(
+        "steady", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("steady")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Before any fixture of a test: no number and no measurement of an earlier one is left."""
+    # What this machine remembers is not asked, nor changed.
+    os.environ["XDG_CACHE_HOME"] = os.environ["LOCALAPPDATA"] = os.path.join(_cache.name, str(next(_numbers)))
+    random.seed(0)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(0)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(0)
+    if (mx := sys.modules.get("mlx.core")) is not None:
+        mx.random.seed(0)

@@ -357,14 +357,14 @@ def test_a_bar_ctrl_c_and_on_again(checkpoint: Path, here: Path) -> None:
         return any(path.read_bytes().count(b"\n") >= 4 for path in here.glob("*.takes/*/record.jsonl"))
 
     arguments = ["narrate", "tale.md", "--json", "--checkpoint", str(checkpoint), "--device", "cpu", "--slots", "4"]
-    code, out, screen = processes.on_a_terminal(arguments, stop_when=some_takes)
+    code, out, screen = processes.on_a_terminal(processes.command(*arguments, most=6), stop_when=some_takes)
     assert (code, out) == (130, ""), screen
     assert "reading" in screen and "━" in screen, "a bar"
     assert "Traceback" not in screen and "stopped; the same command goes on from here." in screen
     assert "\x1b[?25l" in screen and screen.rfind("\x1b[?25h") > screen.rfind("\x1b[?25l"), "the cursor is back"
     assert not Path("tale.m4b").exists()
 
-    code, out, screen = processes.on_a_terminal(arguments)
+    code, out, screen = processes.on_a_terminal(processes.command(*arguments))
     assert code == 0, screen
     assert "lines were read before and are kept." in screen and "writing" in screen
     assert "\x1b" not in out and "\r" not in out and list(json.loads(out.splitlines()[-1])) == JSON_KEYS

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,8 +22,8 @@ from rhapsode.qwen3.devices import Device, alone
 from rhapsode.qwen3.shared import SharedNarrator
 from rhapsode.qwen3.torch import several as several_module
 from rhapsode.qwen3.torch.several import several
-from rhapsode.types import Line
-from rhapsode.workers import deal
+from rhapsode.types import Line, Take
+from rhapsode.workers import Crew, deal
 from tests.pipeline import processes
 
 TEXT = "\n\n".join(f"The old man said {'and so on and ' * (n % 5)} {n}." for n in range(24)) + "\n\n* * *"
@@ -86,18 +85,40 @@ def test_both_read(shared: SharedNarrator, lines: list[Line]) -> None:
     assert sum(made) == sum(take.frames for take in takes) and min(made) > 0
 
 
+class FirstLines:
+    """Of every share, those of `workers` are handed their first line and never the rest: they come to no end."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, *workers: int) -> None:
+        self.shares: dict[int, list[Line]] = {}
+        plain = Crew.send
+
+        def send(crew: Crew, worker: int, message: Any) -> None:
+            if worker in workers and isinstance(message, list):
+                self.shares[worker], message = message, message[:1]
+            plain(crew, worker, message)
+
+        patch.setattr(Crew, "send", send)
+
+
 def test_lines_of_a_process_that_dies_are_read_by_the_other(
     shared: SharedNarrator, lines: list[Line], alone_sounds: dict[int, bytes]
 ) -> None:
-    reading = shared.read(lines)
-    takes = [next(reading)]
-    assert shared._crew is not None
-    shared._crew._processes[0].kill()
     told: list[str] = []
-    shared.tell = told.append
-    takes += reading
-    assert len(told) == 1 and told[0].startswith("The process on cpu was ended by signal 9")
-    assert told[0].endswith(" lines are read on the other devices.")
+    takes: list[Take] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared, "tell", told.append)
+        first = FirstLines(patch, 0)
+        reading = shared.read(lines)
+        while not takes or takes[-1].line is not first.shares[0][0]:  # of its lines one is there, and is not read again
+            takes.append(next(reading))
+        assert shared._crew is not None
+        shared._crew._processes[0].kill()
+        takes += reading
+    lost = len(first.shares[0]) - 1
+    assert told == [
+        "The process on cpu was ended by signal 9, perhaps for want of memory; its "
+        f"{lost} lines are read on the other devices."
+    ]
     assert len(takes) == len(lines) and sounds(takes) == alone_sounds
     assert shared.useful() <= 1  # counted from both
     assert sounds(shared.read(lines)) == alone_sounds  # on two again
@@ -105,13 +126,15 @@ def test_lines_of_a_process_that_dies_are_read_by_the_other(
 
 
 def test_without_any_process_there_is_a_sentence(shared: SharedNarrator, lines: list[Line]) -> None:
-    reading = shared.read(lines)
-    next(reading)
-    assert shared._crew is not None
-    for process in shared._crew._processes:
-        process.kill()
-    with pytest.raises(UserError, match=r"no other is left to read its \d+ lines; what was read is kept\.$"):
-        list(reading)
+    with pytest.MonkeyPatch.context() as patch:
+        FirstLines(patch, 0, 1)
+        reading = shared.read(lines)
+        next(reading)
+        assert shared._crew is not None
+        for process in shared._crew._processes:
+            process.kill()
+        with pytest.raises(UserError, match=r"no other is left to read its \d+ lines; what was read is kept\.$"):
+            list(reading)
     assert shared._crew is None
 
 
@@ -220,51 +243,43 @@ def test_one_book_comes_out(
     assert "Traceback" not in capfd.readouterr().err
 
 
-STOPPED = """
-import sys
-from pathlib import Path
-from rhapsode import cli, workers
+TWO_PROCESSES = """
+import os
+from rhapsode import workers
 from rhapsode.qwen3.devices import alone
 from rhapsode.qwen3.torch import several
 several.several = lambda name: [alone("cpu"), alone("cpu")]
-started = workers._start
-def start(worker):
-    process = started(worker)
-    with open(sys.argv[1], "a") as file:
+start = workers._start
+def noted(worker):
+    process = start(worker)
+    with open("pids", "a") as file:
         print(process.pid, file=file)
     return process
-workers._start = start
-raise SystemExit(cli.main(sys.argv[2:]))
+workers._start = noted
 """
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes as Linux shows them")
-def test_ctrl_c_ends_all_of_them(book: Path, here: Path, checkpoint: Path) -> None:
-    pids = here / "pids"
-    words = [
-        "narrate",
-        book,
-        "-o",
-        "out.m4b",
-        "--checkpoint",
-        checkpoint,
-        "--device",
-        "cuda:all",
-        "--format",
-        "float32",
-    ]
+@pytest.mark.parametrize("most", [0, 3], ids=["they load", "they read"])
+def test_ctrl_c_ends_all_of_them(most: int, book: Path, here: Path, checkpoint: Path) -> None:
+    """From the moment that both are started, and when takes of theirs are there."""
+    words = ["narrate", book, "-o", "out.m4b", "--checkpoint", checkpoint, "--device", "cuda:all", "--slots", "2"]
     process = subprocess.Popen(
-        [sys.executable, "-c", STOPPED, str(pids), *map(str, words)],
+        processes.command(*words, most=most, first=TWO_PROCESSES),
         stderr=subprocess.PIPE, env=processes.environment(), start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
+
+    def written(pattern: str) -> int:
+        return sum(path.read_bytes().count(b"\n") for path in here.glob(pattern))
+
     try:
-        while process.poll() is None and not (pids.exists() and pids.read_text().count("\n") == 2):
+        while process.poll() is None and (written("pids") < 2 or written("*.takes/*/record.jsonl") < most):
             time.sleep(0.01)
+        assert process.poll() is None
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of the group
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=600)
     finally:
         process.kill()
     assert process.returncode == 130 and b"stopped" in said and b"Traceback" not in said
-    for pid in pids.read_text().split():
-        assert not Path(f"/proc/{pid}").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text()
+    assert all(processes.gone(int(pid)) for pid in (here / "pids").read_text().split())

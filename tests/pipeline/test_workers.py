@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from rhapsode.errors import CheckpointError
 from rhapsode.workers import QUEUED, Crew, Gone, Worker
+from tests.pipeline import processes
 
 
 @contextmanager
@@ -109,10 +109,6 @@ def test_whoever_loses_his_starter_ends(tmp_path: Path) -> None:
             os._exit(0)
     os.waitpid(child, 0)
     orphan = int((tmp_path / "pid").read_text())
-    for _ in range(500):
-        state = Path(f"/proc/{orphan}/stat")
-        if not state.exists() or " Z " in state.read_text():
-            return
-        time.sleep(0.02)
-    os.kill(orphan, 9)
-    pytest.fail("it goes on without anybody")
+    if not processes.gone(orphan):
+        os.kill(orphan, 9)
+        pytest.fail("it goes on without anybody")
