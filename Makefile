@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 # The official package is compared with, never shipped; its own dependencies are not needed for that.
 ORACLE := qwen-tts==0.1.1
+# Processes that share the tests, a file at a time, each on one thread; with WORKERS=0 there is one, as for plain pytest.
+WORKERS ?= 2
 
 .PHONY: demo test check clean
 
@@ -13,7 +15,7 @@ demo: .venv/product
 test: .venv/tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 clean:
 	rm -rf .venv out

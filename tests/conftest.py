@@ -24,6 +24,14 @@ if shutil.which("nvidia-smi") is None:  # without a card, Triton's kernels are r
 # How wide and how colourful the terminal is from which tests are started: what they print is read.
 for name in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "CLICOLOR_FORCE", "PYTHON_COLORS", "TTY_COMPATIBLE"):
     os.environ.pop(name, None)
+# Files that take longest go first where several processes share the tests: none of them is the last to be begun.
+LONGEST = (
+    "parity/test_codes.py",
+    "embedded/",
+    "pipeline/test_shared.py",
+    "mlx/test_kernels.py",
+    "bench/test_measure.py",
+)
 _cache = tempfile.TemporaryDirectory(prefix="rhapsode-tests-")  # goes when the tests end
 _numbers = itertools.count()
 
@@ -35,6 +43,11 @@ with contextlib.suppress(ImportError):  # a machine that is lent for its GPU has
         "steady", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
     )
     settings.load_profile("steady")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # of pytest-xdist
+        items.sort(key=lambda item: next((n for n, part in enumerate(LONGEST) if part in item.nodeid), len(LONGEST)))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rhapsode.bench import ceiling
+from rhapsode.bench import alone, ceiling
 from rhapsode.bench.source import Source, random_source
 from rhapsode.bench.stopwatch import Clock
 from rhapsode.bench.workload import Script, Workload
@@ -28,7 +28,9 @@ def ticking() -> Clock:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def small_copies() -> Iterator[None]:
+def short_work() -> Iterator[None]:
+    """Copies that are soon made, and lines of eight frames for the one lane."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ceiling, "COPY_BYTES", 1 << 16)
+        patch.setattr(alone, "LINE_S", 0.64)
         yield

@@ -22,15 +22,24 @@ def run(source: Source, ticking: Clock) -> BookRun:
     return BookRun(source.build("cpu", "float32"), source.model, source.codec, BOOK, 2, "refill", ticking)
 
 
+@pytest.fixture
+def ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alone, "LINE_S", 10.0)
+
+
 @pytest.mark.parametrize(
     ("lines", "frames", "sizes"), [(32, 8192, [1, 32]), (16, 1024, [1, 8]), (8, 100, [1]), (1, 1024, [1])]
 )
-def test_groups_are_those_of_the_engine(run: BookRun, lines: int, frames: int, sizes: list[int]) -> None:
+def test_groups_are_those_of_the_engine(
+    run: BookRun, ten_seconds: None, lines: int, frames: int, sizes: list[int]
+) -> None:
     run.policy = Policy(group_lines=lines, group_frames=frames)
     assert group_sizes(run) == sizes
 
 
-def test_the_codec_is_timed_from_codes_to_sound(run: BookRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_codec_is_timed_from_codes_to_sound(
+    run: BookRun, ten_seconds: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[list[tuple[int, ...]]] = []
     vocode = run.stepper.vocode
 
@@ -47,10 +56,9 @@ def test_the_codec_is_timed_from_codes_to_sound(run: BookRun, monkeypatch: pytes
     assert (found.format, found.as_json()["deviation"], found.as_json()["groups"][1]["x"]) == ("float32", 0.004, 30.0)
 
 
-def test_one_lane_reads_line_after_line(source: Source, ticking: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alone, "LINE_S", 0.64)
+def test_one_lane_reads_line_after_line(source: Source, ticking: Clock) -> None:
     lane = one_lane(source.build("cpu", "float32"), source.model, source.codec, 3, ticking)
-    assert (lane.audio_s, lane.seconds.runs, lane.x) == (alone.LANE_LINES * 0.64, (1.0, 1.0, 1.0), lane.audio_s)
+    assert (lane.audio_s, lane.seconds.runs, lane.x) == (alone.LANE_LINES * alone.LINE_S, (1.0, 1.0, 1.0), lane.audio_s)
     assert lane.as_json()["x"] == lane.x
     assert (lane.first_sound.runs, lane.first_samples_s) == ((1.0,) * 5, alone.FIRST_FRAMES / 12.5)
 
@@ -68,8 +76,7 @@ def test_the_first_sound_is_that_of_the_first_frames(run: BookRun, monkeypatch: 
     assert run.once().kept_frames == whole  # the slot is free again
 
 
-def test_a_result_says_both_and_how_far_the_floor_is(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alone, "LINE_S", 0.64)
+def test_a_result_says_both_and_how_far_the_floor_is(source: Source) -> None:
     ticks = iter(range(10**9))
     options = Options(slots=(1, 2), lines=2, repeats=1)
     found = measure(source, "cpu", ("bfloat16",), options, lambda: float(next(ticks)), lambda message: None, BOOK)
@@ -77,7 +84,7 @@ def test_a_result_says_both_and_how_far_the_floor_is(source: Source, monkeypatch
     # A measurement takes a tick: of 4 steps on one side, of a floor on the other.
     assert [cell["x_floor"] for cell in said["formats"]] == [0.25, 0.25]
     assert said["codec"]["deviation"] == found.sweep.deviations["bfloat16"].codec > 0
-    assert said["codec"]["groups"][0]["lines"] == 1 and said["lane"]["x"] == pytest.approx(2 * 0.64)
+    assert said["codec"]["groups"][0]["lines"] == 1 and said["lane"]["x"] == pytest.approx(2 * alone.LINE_S)
     assert said["whole"]["warm_up_s"] == 1.0
     text = terminal(found)
     for wanted in (

@@ -79,9 +79,9 @@ def test_one_lane_and_sixteen_give_the_same_codes(checkpoint: Checkpoint) -> Non
     model = load_model(checkpoint, "cpu", "float32")
     tokenizer = TextTokenizer(checkpoint.folder, checkpoint.model.first_control_token)
     prompts = []
-    for voice in list(checkpoint.model.talker.speakers)[:2]:
+    for voice, texts in zip(checkpoint.model.talker.speakers, (LINES + SHORT, SHORT), strict=False):
         make = PromptMaker(checkpoint.model, tokenizer, choose(checkpoint.model, voice, "english"))
-        prompts += [make(text) for text in LINES + SHORT]
+        prompts += [make(text) for text in texts]
     lines = range(len(prompts))
     assert len(lines) > 16, "some lanes are filled again"
     with torch.inference_mode():

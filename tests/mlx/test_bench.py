@@ -125,7 +125,8 @@ def test_the_measured_format_and_lanes_are_taken(checkpoint: Checkpoint) -> None
 
 def test_bench_needs_no_torch(checkpoint: Checkpoint, tmp_path: Path) -> None:
     code = (
-        "import sys; sys.modules['torch'] = None; from rhapsode.bench import on_mlx; on_mlx.COPY_BYTES = 1 << 16; "
+        "import sys; sys.modules['torch'] = None; from rhapsode.bench import alone, on_mlx; "
+        "alone.LINE_S, on_mlx.COPY_BYTES = 0.64, 1 << 16; "
         "from rhapsode.cli import main; sys.exit(main(sys.argv[1:]))"
     )
     words = ["bench", "--checkpoint", str(checkpoint.folder), "--device", "mlx", "--slots", "1", "--lines", "1"]

@@ -37,7 +37,7 @@ runpy.run_module("rhapsode", run_name="__main__", alter_sys=True)
 
 
 def command(*words: object, most: int | None = None, first: str = "") -> list[str]:
-    """The command with its words. With `most` it reads so many lines and then waits; `first` is Python run before it."""
+    """The command with its words. With `most` it reads so many lines and then waits; `first` is run before it."""
     program = ["-m", "rhapsode"] if most is None else ["-c", first + HELD, str(most)]
     return [sys.executable, *program, *map(str, words)]
 

@@ -35,6 +35,12 @@ def config(custom_model: Model) -> DecoderConfig:
     return replace(tiny, channels=64, upsampling_ratios=(2,), upsample_rates=(3, 2))
 
 
+@pytest.fixture(autouse=True)
+def few_sounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two to be tried on, as each takes long here."""
+    monkeypatch.setattr(codec_fast, "TRIAL_SOUNDS", 2)
+
+
 @pytest.fixture
 def plain(config: DecoderConfig) -> CodecDecoder:
     with torch.device("meta"):
@@ -178,7 +184,6 @@ def test_who_asks_for_fewer_bits_on_a_card_gets_them(
     device: str, format: str, there: bool, expected: str,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(load, "runs_on", lambda _: there)
-    monkeypatch.setattr(codec_fast, "TRIAL_SOUNDS", 1)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         model = assemble(custom_model.talker, custom_model.predictor, plain, device, format)
