@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 # The official package is compared with, never shipped; its own dependencies are not needed for that.
 ORACLE := qwen-tts==0.1.1
-# Processes that share the tests, a file at a time, each on one thread; with WORKERS=0 there is one, as for plain pytest.
+# Processes that share the tests, a file at a time, each on one thread. WORKERS=0: one, as for plain pytest.
 WORKERS ?= 2
 
 .PHONY: demo test check clean
