@@ -28,7 +28,7 @@ class Slow(TakeStore):
         self.bad = -1
 
     def put(self, take: Take) -> object:  # type: ignore[override]
-        self.let.wait(10)
+        self.let.wait(600)
         self.thread = threading.current_thread()
         self.order.append(take.line.index)
         if take.line.index == self.bad:
