@@ -35,7 +35,7 @@ LONGEST = (
 _cache = tempfile.TemporaryDirectory(prefix="rhapsode-tests-")  # goes when the tests end
 _numbers = itertools.count()
 
-with contextlib.suppress(ImportError):  # a machine that is lent for its GPU has less than a developer's
+with contextlib.suppress(ImportError):  # a machine rented for its GPU has less than a developer's
     from hypothesis import HealthCheck, settings
 
     # The same examples in every run; none is wrong for having taken long, or remembered.
