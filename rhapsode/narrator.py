@@ -110,8 +110,10 @@ class SpokenForms:
         return self._narrator.expected_seconds(self._turned(line))
 
     def read(self, lines: Iterable[Line]) -> Iterator[Take]:
-        written = {line.index: line for line in lines}
-        for take in self._narrator.read(self._turned(line) for line in written.values()):
+        written = list(lines)
+        # Numbered anew: lines of two texts read together have the same indices.
+        turned = (replace(self._turned(line), index=number) for number, line in enumerate(written))
+        for take in self._narrator.read(turned):
             yield replace(take, line=written[take.line.index])
 
     def stream(self, line: Line) -> Iterator[np.ndarray]:

@@ -12,7 +12,7 @@ import pytest
 
 import rhapsode
 from rhapsode import narrator
-from tests.pipeline import books, processes
+from tests.pipeline import books, fakes, processes
 
 PLUGIN = """
 import numpy as np
@@ -109,6 +109,14 @@ def test_qwen3_comes_from_a_bare_checkout_too(monkeypatch: pytest.MonkeyPatch) -
     assert narrator.find().__name__ == "rhapsode.qwen3.narrator"  # type: ignore[attr-defined]
     with pytest.raises(rhapsode.UserError, match="installed are qwen3"):
         narrator.find("fake")
+
+
+def test_lines_of_two_texts_are_all_read() -> None:
+    """Each text counts its lines from 0; read together, no line may take the place of another."""
+    both = [*rhapsode.lines("The first text is here."), *rhapsode.lines("The second text is here.")]
+    assert [line.index for line in both] == [0, 0]
+    takes = list(narrator.SpokenForms(fakes.FakeNarrator(0.1), str.upper).read(iter(both)))
+    assert [take.line for take in takes] == both
 
 
 def test_importing_imports_no_array_library(tmp_path: Path) -> None:
