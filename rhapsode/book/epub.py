@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rhapsode.book import markup
 from rhapsode.book.archive import Archive
-from rhapsode.book.blocks import Piece, read_blocks
+from rhapsode.book.blocks import LICENCE_LEFT_OUT, Piece, read_blocks
 from rhapsode.book.chapters import Mark, cut_chapters, heading_marks
 from rhapsode.book.clean import fold, has_sound, one_line
 from rhapsode.book.markup import Element, descendants, tag_of, text_of, types_of
@@ -60,6 +60,8 @@ class _Text:
         self.missing: list[str] = []
         self.covers: list[str] = []
         self.footnotes = 0
+        self.licence = False  # Gutenberg's was left out
+        self.dropped: dict[str, set[str]] = {}  # document to the anchors that went with it
         self.lost_anchors = 0
 
     def read(self, wanted: dict[str, set[str]]) -> None:
@@ -86,6 +88,8 @@ class _Text:
             if not any(has_sound(piece.text) for piece in blocks.pieces):
                 self.silent.add(item.name)
             self.footnotes += blocks.notes
+            self.licence |= blocks.licence
+            self.dropped[item.name] = blocks.dropped
 
     def is_cover(self, item: Item, root: Element, pieces: list[Piece]) -> bool:
         """Whether the document only shows the cover: the book says so, and there is little text."""
@@ -100,7 +104,7 @@ class _Text:
         whole = {entry.name for entry in entries if not entry.fragment}
         for entry, following in zip_longest(entries, entries[1:]):
             start = self.starts.get(entry.name)
-            if start is None:
+            if start is None or entry.fragment in self.dropped[entry.name]:
                 continue
             same_place = following is not None and self.starts.get(following.name) == start
             if entry.name in self.silent and same_place and following.depth <= entry.depth:
@@ -142,6 +146,8 @@ class _Text:
             notes.append(f"{len(self.missing)} document(s) of the book are missing or broken and not read: {names}.")
         if self.covers:
             notes.append(f"Left out the text of the cover page {', '.join(self.covers[:3])}.")
+        if self.licence:
+            notes.append(LICENCE_LEFT_OUT)
         if self.footnotes:
             notes.append(f"Left out {self.footnotes} footnote(s) and the marks that point to them.")
         if self.lost_anchors:

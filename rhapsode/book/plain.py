@@ -10,7 +10,7 @@ import codecs
 import re
 from pathlib import Path
 
-from rhapsode.book.blocks import BREAK, Piece, is_ornament
+from rhapsode.book.blocks import BREAK, LICENCE_LEFT_OUT, Piece, is_ornament
 from rhapsode.book.chapters import Mark, cut_chapters
 from rhapsode.book.clean import clean, one_line
 from rhapsode.book.titles import find_headings
@@ -111,7 +111,7 @@ def _without_licence(text: str, start: re.Match[str]) -> tuple[str, tuple[str, .
     inner = text[start.end() : end.start() if end else len(text)]
     if len(inner) * 2 < len(text):
         return text, ("Gutenberg's header and licence were kept: between their marks is less than half of the text.",)
-    return inner, ("Left out Gutenberg's header and licence.",)
+    return inner, (LICENCE_LEFT_OUT,)
 
 
 def _paragraphs(text: str) -> list[Piece]:

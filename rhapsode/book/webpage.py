@@ -9,7 +9,7 @@ import itertools
 from pathlib import Path
 
 from rhapsode.book import markup
-from rhapsode.book.blocks import read_blocks
+from rhapsode.book.blocks import LICENCE_LEFT_OUT, read_blocks
 from rhapsode.book.chapters import cut_chapters, heading_marks
 from rhapsode.book.clean import one_line
 from rhapsode.book.markup import Element, descendants, tag_of, text_of, types_of
@@ -51,6 +51,8 @@ def read_page(raw: bytes, path: Path) -> Book:
     if not chapters:
         raise BookError(f"{path.name} holds no text to read aloud.")
     notes = encoding_note(guessed)
+    if blocks.licence:
+        notes += (LICENCE_LEFT_OUT,)
     if blocks.notes:
         notes += (f"Left out {blocks.notes} footnote(s) and the marks that point to them.",)
     return Book(title, "" if author.startswith("http") else author, language, chapters, notes=notes)

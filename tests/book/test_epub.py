@@ -190,6 +190,33 @@ ENCRYPTION = (
 AES = "http://www.w3.org/2001/04/xmlenc#aes128-cbc"
 
 
+LICENCE = (
+    '<section class="pg-boilerplate pgheader" id="pg-header"><h2 id="pg-head">The Project Gutenberg eBook of X</h2>'
+    "<p>For the use of anyone anywhere.</p></section>"
+    "{}"
+    '<section class="pg-boilerplate pgheader" id="pg-footer"><h2 id="pg-foot">THE FULL LICENSE</h2>'
+    "<p>Section 1. General terms of use.</p></section>"
+)
+
+
+@pytest.mark.parametrize("with_navigation", [True, False])
+def test_gutenbergs_licence_is_left_out_and_noted(tmp_path: Path, with_navigation: bool) -> None:
+    story = '<h2 id="one">One</h2><p>It rained.</p><h2 id="two">Two</h2><p>It shone.</p>'
+    places = (("pg-head", "The Project Gutenberg eBook of X"), ("one", "One"), ("two", "Two"), ("pg-foot", "LICENSE"))
+    toc = nav(*((f"a.xhtml#{anchor}", label) for anchor, label in places)) if with_navigation else None
+    book = read_book(write_epub(tmp_path, {"a.xhtml": page(LICENCE.format(story))}, navigation=toc))
+    assert titles(book) == ["One", "Two"]
+    assert texts(book) == ["One\nIt rained.", "Two\nIt shone."]
+    assert book.notes == ("Left out Gutenberg's header and licence.",)
+
+
+def test_a_document_of_the_licence_alone(tmp_path: Path) -> None:
+    pages = dict(TWO) | {"c.xhtml": page(LICENCE.format(""))}
+    entries = [("a.xhtml", "Dawn"), ("b.xhtml", "Noon"), ("c.xhtml", "THE FULL LICENSE")]
+    book = read_book(write_epub(tmp_path, pages, navigation=nav(*entries)))
+    assert titles(book) == ["Dawn", "Noon"] and texts(book)[1] == "Noon\nIt shone."
+
+
 def test_drm_is_refused(tmp_path: Path) -> None:
     pages: dict[str, str | bytes] = {"a.xhtml": bytes(range(256)) * 20, "b.xhtml": TWO["b.xhtml"]}
     extra: dict[str, str | bytes] = {"META-INF/encryption.xml": ENCRYPTION.format(algorithm=AES, uri="OEBPS/a.xhtml")}

@@ -173,6 +173,14 @@ class TestPages:
             ("Rain", "Rain\nIt rained all day, and all night.\ntail"), ("A", "A\nx"), ("B", "B\ny"),
         ]  # fmt: skip
 
+    def test_gutenbergs_licence_is_left_out(self, tmp_path: Path) -> None:
+        parts = [
+            f"<section class='pg-boilerplate pg{n}er'><h2>Legal</h2><p>Legal.</p></section>" for n in ("head", "foot")
+        ]
+        book = read(tmp_path, f"<title>T</title>{parts[0]}<h2>One</h2><p>It rained.</p>{parts[1]}", "x.html")
+        assert texts(book) == ["One\nIt rained."]
+        assert book.notes == ("Left out Gutenberg's header and licence.",)
+
     def test_a_page_without_article_is_read_whole(self, tmp_path: Path) -> None:
         html = "<title>T</title><nav>no</nav><p>One.<article>small</article><p>" + "Long text. " * 20
         book = read(tmp_path, html, "x.htm")
