@@ -1,7 +1,8 @@
 """A plain text file as a `Book`.
 
 Knows encodings, hard-wrapped lines and how chapters are announced in plain text; knows no markup.
-Nothing is thrown away but a Gutenberg header and licence, and those only between their exact marks.
+Nothing is thrown away but underscores around _words_, and what is Gutenberg's own: header and licence, only between
+their exact marks, and '[Illustration]' where no caption is in it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _WRAP = 100  # characters: a file whose lines are rarely longer was wrapped by a
 _WRAPPED_SHARE = 0.95
 _PG_START = re.compile(r"^[ \t]*\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG EBOOK[^\n]*\n", re.I | re.M)
 _PG_END = re.compile(r"^[ \t]*\*\*\* ?END OF (?:THE|THIS) PROJECT GUTENBERG EBOOK", re.I | re.M)
-_PG_FIELD = re.compile(r"^(Title|Author|Language): *(\S[^\n]*)$", re.M)
+_PG_FIELD = re.compile(r"^(Title|Author|Language): *(\S[^\n]*(?:\n[ \t]+\S[^\n]*){0,4})$", re.M)
+_PG_PICTURE = re.compile(r"\[Illustration\]\.?")
 _PG_LANGUAGES = {
     "english": "en", "french": "fr", "german": "de", "spanish": "es", "italian": "it", "portuguese": "pt",
     "dutch": "nl", "russian": "ru", "chinese": "zh", "japanese": "ja", "korean": "ko", "latin": "la",
@@ -39,6 +41,8 @@ _HYPHENED = re.compile(r"(?<!\w)\w++-\w+")
 _LAST_WORD = re.compile(r"\w+\Z")
 _FIRST_WORD = re.compile(r"\w+")
 _LONG_WORD = 64  # characters: no word is looked for beyond
+# _Words_ in italics: the marks would part 'Mr.' from 'Smith', and have no sound. A name_with_some keeps its own.
+_EMPHASIS = re.compile(r"(?<!\w)(_{1,3})(?=[^\s_])([^_]{1,4000})(?<=[^\s_])\1(?!\w)")
 _BLANK_LINES = re.compile(r"\n[ \t\f\v]*\n\s*")
 
 
@@ -88,7 +92,11 @@ def read_text(raw: bytes, path: Path) -> Book:
             fields[key] = one_line(value)
         text, note = _without_licence(text, start)
         notes += note
-    pieces = find_headings(_paragraphs(text))
+    pieces = _paragraphs(text)
+    if start and (pictures := sum(map(_is_picture, pieces))):
+        pieces = [piece for piece in pieces if not _is_picture(piece)]
+        notes += (f"Left out {pictures} mark(s) of illustrations without a caption.",)
+    pieces = find_headings(pieces)
     title = fields.get("Title") or title
     marks = [Mark(" ".join(p.text.split()), at, p.level) for at, p in enumerate(pieces) if p.level]
     chapters = cut_chapters(pieces, marks, title)
@@ -96,6 +104,10 @@ def read_text(raw: bytes, path: Path) -> Book:
         raise BookError(f"{path.name} holds no text to read aloud.")
     language = _PG_LANGUAGES.get(fields.get("Language", "").lower(), "")
     return Book(title, fields.get("Author") or author, language, chapters, notes=notes)
+
+
+def _is_picture(piece: Piece) -> bool:
+    return _PG_PICTURE.fullmatch(piece.text) is not None
 
 
 def _looks_binary(text: str) -> bool:
@@ -125,6 +137,7 @@ def _paragraphs(text: str) -> list[Piece]:
     for part in _BLANK_LINES.split(text.strip("\n")):
         for paragraph in _indented(part) if wrapped else part.split("\n"):
             line = "\n".join(" ".join(row.split()) for row in paragraph.split("\n") if row.strip())
+            line = _EMPHASIS.sub(r"\2", line)
             if is_ornament(line):
                 pieces.append(BREAK)
             elif line:
