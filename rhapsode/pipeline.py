@@ -147,7 +147,7 @@ def say_aloud(text: str, write: Callable[[bytes], object], *, progress: Progress
 def load(checkpoint: str | os.PathLike[str] | None = None, **options: Any) -> Narrator:
     """A narrator that reads lines: `for take in load(...).read(lines)`. Options as in `rhapsode.Options`."""
     if checkpoint is not None:
-        options["checkpoint"] = os.fspath(checkpoint)
+        options["checkpoint"] = checkpoint
     return _load(make_options(options))
 
 

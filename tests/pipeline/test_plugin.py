@@ -119,6 +119,32 @@ def test_lines_of_two_texts_are_all_read() -> None:
     assert [take.line for take in takes] == both
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("voice", 3, "a text"), ("device", None, "a text"), ("device", 0, "a text"), ("language", b"en", "a text"),
+        ("slots", "8", "a whole number"), ("slots", 8.0, "a whole number"), ("threads", "1", "a whole number"),
+        ("seed", "1", "a whole number"), ("seed", 1.5, "a whole number"), ("tries", True, "a whole number"),
+        ("seed", None, "a whole number"), ("offline", "no", "true or false"), ("checkpoint", 3, "a text"),
+        ("sampling", rhapsode.Sampling(greedy=True), "names with their values"), ("sampling", [1], "names"),
+    ],
+)  # fmt: skip
+def test_an_option_of_the_wrong_kind_is_named(name: str, value: object, wanted: str, book: Path) -> None:
+    before = books.contents(book.parent)
+    with pytest.raises(rhapsode.UserError, match=f"^{name} must be {wanted}.*, not "):
+        rhapsode.narrate(book, **{name: value})
+    assert books.contents(book.parent) == before
+
+
+def test_options_of_every_kind_are_taken(checkpoint: Path) -> None:
+    options = rhapsode.Options(
+        checkpoint=checkpoint,  # type: ignore[arg-type]
+        voice="ryan", slots=2, seed=-1, sampling={"greedy": True}, begun=({"seed": 1},), offline=True,
+    )  # fmt: skip
+    assert options.checkpoint == str(checkpoint)
+    assert rhapsode.Options().voice is None
+
+
 def test_importing_imports_no_array_library(tmp_path: Path) -> None:
     code = (
         "import json, sys, rhapsode\n"
