@@ -220,6 +220,30 @@ class TestPages:
             ("Rain", "Rain\nIt rained all day, and all night.\ntail"), ("A", "A\nx"), ("B", "B\ny"),
         ]  # fmt: skip
 
+    PARTS = (
+        "<div class='cookie-banner'>We use cookies.</div><a class='skip-link'>Skip</a><div id='main-menu'>Home</div>",
+        "<div class='x sidebar'><h3>Most read</h3><ul><li>Snow</ul></div><section id='comments'>First!</section>",
+    )
+
+    def test_what_a_page_calls_furniture_is_left_out_and_said(self, tmp_path: Path) -> None:
+        text = "It rained all day, and all night. " * 8
+        heading = "<h2>Rain<span class='mw-editsection'>[edit]</span></h2>"
+        book = read(tmp_path, f"<title>T</title>{self.PARTS[0]}{heading}<p>{text}</p>{self.PARTS[1]}tail", "x.html")
+        assert texts(book) == [f"Rain\n{text.strip()}\ntail"]
+        assert book.notes == (
+            "Left out 6 part(s) of the page beside its text, such as menus: 'We use cookies.', 'Skip', 'Home' and more.",
+        )
+
+    def test_no_text_is_lost_for_its_name(self, tmp_path: Path) -> None:
+        """Names that only sound like it, elements that hold most of the text, and parts without a word."""
+        parts = ("market-share", "informed-consent", "related-work", "social-history", "has-sidebar", "menus-of-paris")
+        body = "".join(f"<section id='{name}'><p>Of {name}.</p></section>" for name in parts)
+        book = read(
+            tmp_path, f"<title>T</title><div class='sidebar'><div class='nav'>{body}</div></div><nav></nav>", "x.html"
+        )
+        assert texts(book) == ["\n".join(f"Of {name}." for name in parts)]
+        assert book.notes == ()
+
     def test_gutenbergs_licence_is_left_out(self, tmp_path: Path) -> None:
         parts = [
             f"<section class='pg-boilerplate pg{n}er'><h2>Legal</h2><p>Legal.</p></section>" for n in ("head", "foot")
