@@ -200,6 +200,18 @@ class TestMarkdown:
         )
         assert (book.title, titles(book)) == ("The Sea", ["The Sea", "Dawn", "Noon"])
 
+    def test_footnotes_are_left_out_and_said(self, tmp_path: Path) -> None:
+        text = (
+            "It rained[^1], and[^b] ~~shone~~.[^none] [^1]\n\n[^1]: A note that\ngoes on.\n\n    With a paragraph.\n\n"
+            "Then it snowed.\n\n[^b]: Another.\n[^c]: Nobody points here.\n# End\n\nNo more."
+        )
+        book = read(tmp_path, text, "x.md")
+        assert texts(book) == [
+            "It rained, and shone.[^none]\nThen it snowed.\n[^c]: Nobody points here.",
+            "End\nNo more.",
+        ]
+        assert book.notes == ("Left out 2 footnote(s) and the marks that point to them.",)
+
     def test_no_headings(self, tmp_path: Path) -> None:
         assert titles(read(tmp_path, "Only text.", "Some notes.MD")) == ["Some notes"]
 
@@ -231,7 +243,8 @@ class TestPages:
         book = read(tmp_path, f"<title>T</title>{self.PARTS[0]}{heading}<p>{text}</p>{self.PARTS[1]}tail", "x.html")
         assert texts(book) == [f"Rain\n{text.strip()}\ntail"]
         assert book.notes == (
-            "Left out 6 part(s) of the page beside its text, such as menus: 'We use cookies.', 'Skip', 'Home' and more.",
+            "Left out 6 part(s) of the page beside its text, such as menus: 'We use cookies.', 'Skip', "
+            "'Home' and more.",
         )
 
     def test_no_text_is_lost_for_its_name(self, tmp_path: Path) -> None:
