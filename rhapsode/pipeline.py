@@ -108,6 +108,8 @@ def say(
     takes: dict[int, Take] = {}
     made_s = _read(utterances, narrator, lambda take: takes.update({take.line.index: take}), watch)
     sound = _join([takes[line.index] for line in utterances])
+    if out is None:
+        target = _free_name("say", ".wav")  # another process may have taken the one that was free
     make_folder(target.parent)
     write_audiobook(
         target, sample_rate=narrator.sample_rate, tracks=[("", len(sound))], blocks=[sound], tags=Tags(target.stem)

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ import rhapsode
 from rhapsode import cli
 from rhapsode.audio.wave import wav_header
 from rhapsode.progress import Progress
+from rhapsode.types import Line, Take
 from rhapsode.verify import Result
 from tests import tiny_checkpoint
 from tests.pipeline import books, fakes, processes
@@ -333,6 +334,17 @@ def test_verify_needs_an_ear(run: Run, checkpoint: Path, here: Path) -> None:
 
 def test_version(run: Run) -> None:
     assert run("--version") == (0, f"rhapsode {rhapsode.__version__}\n", "")
+
+
+def test_say_takes_no_name_that_another_process_took_meanwhile(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(fakes.FakeNarrator):
+        def read(self, lines: Iterable[Line]) -> Iterator[Take]:
+            (here / "say.wav").write_bytes(b"of another process")
+            return super().read(lines)
+
+    monkeypatch.setattr("rhapsode.pipeline.find", lambda name: fakes.FakeDoor(Slow(0.1)))
+    assert rhapsode.say("Oh, dear me.").out == "say-2.wav"
+    assert (here / "say.wav").read_bytes() == b"of another process"
 
 
 # ---------------------------------------------------------------------- being stopped
