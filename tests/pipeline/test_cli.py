@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -381,50 +380,3 @@ def test_a_bar_ctrl_c_and_on_again(checkpoint: Path, here: Path) -> None:
     assert "lines were read before and are kept." in screen and "writing" in screen
     assert "\x1b" not in out and "\r" not in out and list(json.loads(out.splitlines()[-1])) == JSON_KEYS
     assert len(out.splitlines()) == 2
-
-
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_reader_that_leaves_is_no_error(unbuffered: str, checkpoint: Path, here: Path) -> None:
-    """`rhapsode voices | head -0`: the pipe is closed before anything is written."""
-    reader, writer = os.pipe()
-    os.close(reader)
-    result = subprocess.run(
-        processes.command("voices", "--checkpoint", checkpoint),
-        stdout=writer,
-        stderr=subprocess.PIPE,
-        env=processes.environment(PYTHONUNBUFFERED=unbuffered),
-    )
-    os.close(writer)
-    assert (result.returncode, result.stderr) == (1, b"")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="streams as POSIX has them")
-@pytest.mark.parametrize("closed", [1, 2])
-def test_a_process_that_was_started_without_a_stream(closed: int, checkpoint: Path, here: Path) -> None:
-    """`rhapsode voices >&-`, as a service starts it."""
-    result = subprocess.run(
-        processes.command("voices", "--checkpoint", checkpoint),
-        capture_output=True,
-        env=processes.environment(),
-        preexec_fn=lambda: os.close(closed),
-    )
-    assert (result.returncode, result.stderr) == (0, b"")
-    assert result.stdout.startswith(b"voices:") == (closed == 2)
-
-
-def test_nothing_to_read_from(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", None)
-    refused(run("say", "-"), "nothing to say")
-
-
-def test_progress_that_nobody_reads_does_not_change_the_code(checkpoint: Path, here: Path) -> None:
-    """`rhapsode narrate ... 2>&1 >/dev/null | head -0`: the work was done."""
-    (here / "a.md").write_text("---\nlang: la\n---\nOh, dear me.\n")  # a language that is worth a note
-    reader, writer = os.pipe()
-    os.close(reader)
-    arguments = ["narrate", "a.md", "-o", "x.wav", "--checkpoint", checkpoint, "--device", "cpu"]
-    result = subprocess.run(
-        processes.command(*arguments), stdout=subprocess.PIPE, stderr=writer, env=processes.environment()
-    )
-    os.close(writer)
-    assert result.returncode == 0 and result.stdout.startswith(b"x.wav: ")
