@@ -122,6 +122,15 @@ and ninety-nine million nine hundred and ninety-nine thousand nine hundred and n
         ann@mail.example.co.uk = ann at mail dot example dot co.uk
         It ended.Now it is = It ended.Now it is
     """,
+    "signs without a sound": """
+        I am ❤️ so 😀 glad. 👨‍👩‍👧 = I am so glad.
+        A → B, “😀” and (yes ★★☆) = A B, “” and (yes)
+        © 2020 Acme™ here = copyright twenty twenty Acme here
+        It | was ~so~ a snake_case ____, and/or C:\\x = It was so a snake case, and or C: x
+        at 5 km/h or ~5 m/s = at five kilometres per hour or about five metres per second
+        [so] it {was} = (so) it (was)
+        Œdipus, Cæsar, straße, Łódź = Oedipus, Caesar, strasse, Lódź
+    """,
     "headings": """
         I = one
         I. = one.
@@ -175,7 +184,7 @@ and ninety-nine million nine hundred and ninety-nine thousand nine hundred and n
         a@b.com = a at b dot com
         #5 = number five
         5 + 3 = 8 -> five plus three equals eight
-        1 − 4] = [− 3 -> one minus four] equals [minus three
+        1 − 4] = [− 3 -> one minus four) equals (minus three
         x² = x squared
         10³ = ten cubed
         §5 = section five
