@@ -23,6 +23,18 @@ from rhapsode.book.package import Item, Package, read_cover, read_package, resol
 from rhapsode.errors import BookError
 from rhapsode.types import Book
 
+# Kinds of files that are in some books' reading order beside documents: read as one, they are noise.
+_NO_TEXT = (
+    "image/jp",
+    "image/png",
+    "image/gif",
+    "image/webp",
+    "audio/",
+    "video/",
+    "font/",
+    "text/css",
+    "application/pdf",
+)
 _COVER_PAGE = 400  # letters: a document marked as the cover that holds more is text
 
 
@@ -58,6 +70,7 @@ class _Text:
         self.titles: dict[str, str] = {}  # what the head of each document calls it
         self.silent: set[str] = set()  # documents with nothing to say
         self.missing: list[str] = []
+        self.no_text: list[str] = []
         self.covers: list[str] = []
         self.footnotes = 0
         self.licence = False  # Gutenberg's was left out
@@ -71,6 +84,9 @@ class _Text:
             raw = self.archive.read(item.name)
             if item.name is None or raw is None:
                 self.missing.append(item.href or item.id)
+                continue
+            if item.media_type.startswith(_NO_TEXT) or _is_binary(raw):
+                self.no_text.append(item.href or item.id)
                 continue
             root = markup.parse(raw) if item.media_type != "image/svg+xml" else None
             if root is None:
@@ -141,9 +157,10 @@ class _Text:
 
     def notes(self) -> list[str]:
         notes = []
-        if self.missing:
-            names = ", ".join(self.missing[:5]) + (" ..." if len(self.missing) > 5 else "")
-            notes.append(f"{len(self.missing)} document(s) of the book are missing or broken and not read: {names}.")
+        for what, which in (("are missing or broken and not read", self.missing), ("hold no text", self.no_text)):
+            if which:
+                names = ", ".join(which[:5]) + (" ..." if len(which) > 5 else "")
+                notes.append(f"{len(which)} document(s) of the book {what}: {names}.")
         if self.covers:
             notes.append(f"Left out the text of the cover page {', '.join(self.covers[:3])}.")
         if self.licence:
@@ -155,6 +172,14 @@ class _Text:
                 f"{self.lost_anchors} navigation entries point to a place that is not there; their page was taken."
             )
         return notes
+
+
+def _is_binary(raw: bytes) -> bool:
+    """Whether a document is none, whatever the book calls it; of UTF-16 every other byte may be zero."""
+    head = raw[:1024]
+    if head.startswith((b"\xff\xfe", b"\xfe\xff", b"<\0", b"\0<")):
+        return False
+    return b"\0" in head and sum(byte < 9 or 13 < byte < 32 for byte in head) * 50 > len(head)
 
 
 def _wanted(entries: list[Entry]) -> dict[str, set[str]]:

@@ -160,6 +160,28 @@ def test_documents_in_other_encodings(tmp_path: Path) -> None:
     assert " ".join(texts(book)) == "café thé “no”"
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "content"),
+    [
+        ("x.jpg", "image/jpeg", JPEG + b"<p>not a word</p>"), ("x.css", "text/css", "p { color: red }"),
+        ("x.pdf", "application/pdf", b"%PDF-1.7 words"), ("x.xhtml", "application/xhtml+xml", JPEG + bytes(32)),
+    ],
+)  # fmt: skip
+def test_what_is_no_text_in_the_reading_order_is_noted(tmp_path: Path, name: str, kind: str, content: str) -> None:
+    path = write_epub(
+        tmp_path, dict(TWO), manifest=f'<item id="x" href="{name}" media-type="{kind}"/>',
+        spine='<itemref idref="p0"/><itemref idref="x"/><itemref idref="p1"/>', extra={f"OEBPS/{name}": content},
+    )  # fmt: skip
+    book = read_book(path)
+    assert texts(book) == ["Dawn\nIt rained.", "Noon\nIt shone."]
+    assert book.notes == (f"1 document(s) of the book hold no text: {name}.",)
+
+
+@pytest.mark.parametrize("raw", [page("<p>It rained.</p>").encode("utf-16"), b"<p>It\0 rained.</p>" + b" " * 99])
+def test_zero_bytes_do_not_make_a_document_binary(tmp_path: Path, raw: bytes) -> None:
+    assert texts(read_book(write_epub(tmp_path, {"a.xhtml": raw}))) == ["It rained."]
+
+
 def test_empty_documents_make_no_chapter(tmp_path: Path) -> None:
     pages = {"cover.xhtml": page('<img src="c.jpg"/>'), **TWO, "blank.xhtml": page("<p>&nbsp;</p><p>\u200b</p><hr/>")}
     entries = [("cover.xhtml", "Cover"), ("a.xhtml", "Dawn"), ("blank.xhtml", "Blank"), ("b.xhtml", "Noon")]
