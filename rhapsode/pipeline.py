@@ -223,7 +223,9 @@ def _chosen_lines(book: Book, chapters: str | int | Iterable[int] | None, *, dia
         if isinstance(chapters, str):
             numbers = parse_chapters(chapters, len(book.chapters))
         else:
-            numbers = {chapters} if isinstance(chapters, int) else set(chapters)
+            numbers = {chapters} if not isinstance(chapters, Iterable) else set(chapters)
+        if odd := [number for number in numbers if not isinstance(number, int)]:
+            raise UserError(f"{odd[0]!r:.40} is no number of a chapter; give numbers, or text such as '1-3,7'.")
         beyond = sorted(number for number in numbers if not 1 <= number <= len(book.chapters))
         if beyond:
             raise UserError(f"There is no chapter {beyond[0]}; the book has {len(book.chapters)}.")
