@@ -58,7 +58,9 @@ def _open_missing_streams() -> None:
     get the number of one."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for the life of the process
+            nothing = open(os.devnull, mode)  # noqa: SIM115 - for the life of the process
+            os.set_inheritable(nothing.fileno(), True)  # processes of our own have it too
+            setattr(sys, name, nothing)
 
 
 def _let_go(stream: Any) -> None:

@@ -42,6 +42,20 @@ def test_a_process_that_was_started_without_a_stream(closed: int, checkpoint: Pa
     assert result.stdout.startswith(b"voices:") == (closed == 2)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="streams as POSIX has them")
+def test_processes_of_a_process_without_streams_have_some(here: Path) -> None:
+    """Those of several devices put their own stdout on their stderr."""
+    child = "import os; os.dup2(2, 1)"
+    code = (
+        "import subprocess, sys; from rhapsode import cli; cli.main(['voices', '--narrator', 'none']);"
+        f"sys.exit(subprocess.run([sys.executable, '-c', {child!r}]).returncode)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], env=processes.environment(), preexec_fn=lambda: os.closerange(0, 3)
+    )
+    assert result.returncode == 0
+
+
 def test_nothing_to_read_from(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     assert cli.main(["say", "-"]) == 2
