@@ -27,8 +27,13 @@ _BOMS = [
 _NO_TEXT = " is not a text file; EPUB, text, Markdown and HTML files can be read."
 _WRAP = 100  # characters: a file whose lines are rarely longer was wrapped by a machine
 _WRAPPED_SHARE = 0.95
-_PG_START = re.compile(r"^[ \t]*\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG EBOOK[^\n]*\n", re.I | re.M)
+_PG_START = re.compile(  # a long title goes on in the next line
+    r"^[ \t]*\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG EBOOK"
+    r"(?:(?:[^\n*]*\n){0,2}?[^\n*]*\*\*\*[ \t]*\n|[^\n]*\n)",
+    re.I | re.M,
+)
 _PG_END = re.compile(r"^[ \t]*\*\*\* ?END OF (?:THE|THIS) PROJECT GUTENBERG EBOOK", re.I | re.M)
+_PG_LAST = re.compile(r"^[ \t]*End of (?:the )?Project Gutenberg[^\n]*(?:\n[^\n]*\S[^\n]*){0,3}\s*\Z", re.I | re.M)
 _PG_FIELD = re.compile(r"^(Title|Author|Language): *(\S[^\n]*(?:\n[ \t]+\S[^\n]*){0,4})$", re.M)
 _PG_PICTURE = re.compile(r"\[Illustration\]\.?")
 _PG_LANGUAGES = {
@@ -123,7 +128,8 @@ def _without_licence(text: str, start: re.Match[str]) -> tuple[str, tuple[str, .
     inner = text[start.end() : end.start() if end else len(text)]
     if len(inner) * 2 < len(text):
         return text, ("Gutenberg's header and licence were kept: between their marks is less than half of the text.",)
-    return inner, (LICENCE_LEFT_OUT,)
+    last = _PG_LAST.search(inner, max(0, len(inner) - 1000))
+    return inner[: last.start()] if last else inner, (LICENCE_LEFT_OUT,)
 
 
 def _paragraphs(text: str) -> list[Piece]:

@@ -161,6 +161,14 @@ class TestGutenberg:
         assert texts(book) == [("It rained. " * 50).strip()]
         assert "Gutenberg" in book.notes[0]
 
+    def test_marks_of_several_lines_and_the_line_before_the_last(self, tmp_path: Path) -> None:
+        start = "*** START OF THE PROJECT GUTENBERG EBOOK THE SEA;\nOR, THE RAIN ***\n\n"
+        text = "It rained. " * 50 + "\n\n\nEnd of the Project Gutenberg EBook of The Sea, by\nAnn Hale\n\n"
+        book = read(tmp_path, self.HEAD + start + text + self.END)
+        assert texts(book) == [("It rained. " * 50).strip()]
+        kept = "End of the Project Gutenberg story was near.\n\n" + "It rained. " * 150
+        assert texts(read(tmp_path, self.HEAD + self.START + kept + self.END))[0].startswith("End of the")
+
     def test_a_long_title_and_pictures_without_a_caption(self, tmp_path: Path) -> None:
         head = self.HEAD.replace("The Sea", "The Sea: or,\n       The Rain")
         text = "[Illustration]\n\n[Illustration: A boat.]\n\n" + "It rained. " * 50
