@@ -48,6 +48,7 @@ _FIRST_WORD = re.compile(r"\w+")
 _LONG_WORD = 64  # characters: no word is looked for beyond
 # _Words_ in italics: the marks would part 'Mr.' from 'Smith', and have no sound. A name_with_some keeps its own.
 _EMPHASIS = re.compile(r"(?<!\w)(_{1,3})(?=[^\s_])([^_]{1,4000})(?<=[^\s_])\1(?!\w)")
+_UNDERLINE = re.compile(r"[=~_-]{3,}")
 _BLANK_LINES = re.compile(r"\n[ \t\f\v]*\n\s*")
 
 
@@ -142,12 +143,23 @@ def _paragraphs(text: str) -> list[Piece]:
     pieces: list[Piece] = []
     for part in _BLANK_LINES.split(text.strip("\n")):
         for paragraph in _indented(part) if wrapped else part.split("\n"):
-            line = "\n".join(" ".join(row.split()) for row in paragraph.split("\n") if row.strip())
-            line = _EMPHASIS.sub(r"\2", line)
-            if is_ornament(line):
-                pieces.append(BREAK)
-            elif line:
-                pieces.append(Piece("paragraph", line))
+            rows = [" ".join(row.split()) for row in paragraph.split("\n") if row.strip()]
+            pieces += _pieces(rows)
+    return pieces
+
+
+def _pieces(rows: list[str]) -> list[Piece]:
+    """Rows as one paragraph; a row that is an ornament parts it, one that underlines the row above is left out."""
+    pieces: list[Piece] = []
+    begin = 0
+    for at, row in enumerate([*rows, ""]):
+        if row and not is_ornament(row):
+            continue
+        if at > begin:
+            pieces.append(Piece("paragraph", _EMPHASIS.sub(r"\2", "\n".join(rows[begin:at]))))
+        if row and not (at == 1 and begin == 0 and _UNDERLINE.fullmatch(row)):
+            pieces.append(BREAK)
+        begin = at + 1
     return pieces
 
 

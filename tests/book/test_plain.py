@@ -59,6 +59,16 @@ class TestWrapping:
         text = "It was\nlate.\n   Then it\nrained."
         assert [b.text for b in read(tmp_path, text).chapters[0].blocks] == ["It was\nlate.", "Then it\nrained."]
 
+    def test_ornaments_within_a_paragraph(self, tmp_path: Path) -> None:
+        book = read(
+            tmp_path, "Chapter 1\n=========\n\nIt rained.\n* * *\nIt shone.\n---\n\nChapter 2\n---------\nIt snowed."
+        )
+        assert titles(book) == ["Chapter 1", "Chapter 2"]
+        assert [(b.kind, b.text) for c in book.chapters for b in c.blocks] == [
+            ("heading", "Chapter 1"), ("paragraph", "It rained."), ("break", ""), ("paragraph", "It shone."),
+            ("heading", "Chapter 2"), ("paragraph", "It snowed."),
+        ]  # fmt: skip
+
     def test_marks_of_emphasis_are_not_read(self, tmp_path: Path) -> None:
         text = (
             '_He_ asked _Mr. Smith_\'s wife: "_Why\nnot?_" ... my_file_name, ____ and _ and 5_6 stay, __so__ does not.'
