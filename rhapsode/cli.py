@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rhapsode import __version__
-from rhapsode.errors import UserError
+from rhapsode.errors import OutputError, UserError
 from rhapsode.narrator import DEFAULT
 
 _FORMAT_HELP = (
@@ -27,6 +27,7 @@ _JSON_KEYS = ("out", "audio_s", "wall_s", "rtf", "lines", "useful", "retakes", "
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    _open_missing_streams()
     parser = _parser()
     chosen = parser.parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a name that the terminal cannot show is no reason to fail
@@ -42,9 +43,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"\nrhapsode: stopped{goes_on}.", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output has left
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit complains again
+        _let_go(sys.stdout)
         return 1
+    finally:
+        try:
+            sys.stderr.flush()
+        except OSError:  # the reader of the progress has left; the exit code is that of the work
+            _let_go(sys.stderr)
     return 0
+
+
+def _open_missing_streams() -> None:
+    """A service or a window starts a process without them; what is said then goes nowhere, and no file of ours may
+    get the number of one."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nothing = open(os.devnull, mode)  # noqa: SIM115 - for the life of the process
+            os.set_inheritable(nothing.fileno(), True)  # processes of our own have it too
+            setattr(sys, name, nothing)
+
+
+def _let_go(stream: Any) -> None:
+    """Nothing more goes to whoever had the stream, or the flush at exit would complain again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -217,8 +238,14 @@ def _say_aloud(text: str, chosen: argparse.Namespace) -> None:
         raise UserError("--stream writes a WAV to stdout, and a terminal plays none; pipe it into a player.")
 
     def write(data: bytes) -> None:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        try:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            _let_go(sys.stdout)
+            raise OutputError(f"The sound cannot be written to stdout: {error.strerror}.") from error
 
     say_aloud(text, write, progress=Progress(quiet=chosen.quiet), **_options(chosen, *_VOICE_OPTIONS))
 

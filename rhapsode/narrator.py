@@ -6,8 +6,9 @@ comes through the same door as any other.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -22,6 +23,16 @@ DEFAULT = "qwen3"
 
 # What a narrator wants to be given: a line as it is written, or with numbers, signs and the like as words.
 TextForm = Literal["written", "spoken"]
+
+
+# What a field of the options may hold, by the first word of its annotation, and how that is called.
+_KINDS: dict[str, tuple[type, str]] = {
+    "str": (str, "a text"),
+    "int": (int, "a whole number"),
+    "bool": (bool, "true or false"),
+    "Mapping": (Mapping, "names with their values, as in {'temperature': 0.8}"),
+    "tuple": (tuple, "a tuple"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +56,17 @@ class Options:
     revision: str | None = None  # of a Hub id
     offline: bool = False
     token: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raises `UserError` for a value that is not of its kind: far from here it would be a riddle, or be taken."""
+        if isinstance(self.checkpoint, os.PathLike):
+            object.__setattr__(self, "checkpoint", os.fspath(self.checkpoint))
+        for field in fields(self):
+            value, (first, _, rest) = getattr(self, field.name), str(field.type).partition(" | ")
+            kind, called = _KINDS[first.partition("[")[0]]
+            fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+            if not fits and not (value is None and rest):
+                raise UserError(f"{field.name} must be {called}, not {value!r:.60}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +132,10 @@ class SpokenForms:
         return self._narrator.expected_seconds(self._turned(line))
 
     def read(self, lines: Iterable[Line]) -> Iterator[Take]:
-        written = {line.index: line for line in lines}
-        for take in self._narrator.read(self._turned(line) for line in written.values()):
+        written = list(lines)
+        # Numbered anew: lines of two texts read together have the same indices.
+        turned = (replace(self._turned(line), index=number) for number, line in enumerate(written))
+        for take in self._narrator.read(turned):
             yield replace(take, line=written[take.line.index])
 
     def stream(self, line: Line) -> Iterator[np.ndarray]:

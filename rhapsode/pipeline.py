@@ -108,6 +108,8 @@ def say(
     takes: dict[int, Take] = {}
     made_s = _read(utterances, narrator, lambda take: takes.update({take.line.index: take}), watch)
     sound = _join([takes[line.index] for line in utterances])
+    if out is None:
+        target = _free_name("say", ".wav")  # another process may have taken the one that was free
     make_folder(target.parent)
     write_audiobook(
         target, sample_rate=narrator.sample_rate, tracks=[("", len(sound))], blocks=[sound], tags=Tags(target.stem)
@@ -147,7 +149,7 @@ def say_aloud(text: str, write: Callable[[bytes], object], *, progress: Progress
 def load(checkpoint: str | os.PathLike[str] | None = None, **options: Any) -> Narrator:
     """A narrator that reads lines: `for take in load(...).read(lines)`. Options as in `rhapsode.Options`."""
     if checkpoint is not None:
-        options["checkpoint"] = os.fspath(checkpoint)
+        options["checkpoint"] = checkpoint
     return _load(make_options(options))
 
 
@@ -221,7 +223,9 @@ def _chosen_lines(book: Book, chapters: str | int | Iterable[int] | None, *, dia
         if isinstance(chapters, str):
             numbers = parse_chapters(chapters, len(book.chapters))
         else:
-            numbers = {chapters} if isinstance(chapters, int) else set(chapters)
+            numbers = {chapters} if not isinstance(chapters, Iterable) else set(chapters)
+        if odd := [number for number in numbers if not isinstance(number, int)]:
+            raise UserError(f"{odd[0]!r:.40} is no number of a chapter; give numbers, or text such as '1-3,7'.")
         beyond = sorted(number for number in numbers if not 1 <= number <= len(book.chapters))
         if beyond:
             raise UserError(f"There is no chapter {beyond[0]}; the book has {len(book.chapters)}.")

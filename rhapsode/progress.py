@@ -5,9 +5,12 @@ Knows takes and seconds. Prints to stderr only, so that stdout stays for results
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import sys
 import time
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rhapsode.types import Take
 
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 PLAIN_EVERY_S = 15.0
+_NO_BARS = ("dumb", "unknown")  # terminals on which a bar cannot be drawn
 
 
 def clock(seconds: float) -> str:
@@ -28,9 +32,10 @@ class Progress:
     """Seconds of sound made, how fast, how long still."""
 
     def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
-        self._stream = stream or sys.stderr
-        self._quiet = quiet
-        self._terminal = not quiet and self._stream.isatty()
+        stream = stream or sys.stderr
+        self._stream = cast(TextIO, _Patient(stream)) if stream is not None else io.StringIO()
+        self._quiet = quiet or stream is None  # a process may have been started without one
+        self._terminal = not self._quiet and self._stream.isatty() and os.environ.get("TERM") not in _NO_BARS
         self._bar: Bar | None = None
         self._began = self._spoke = 0.0
         self._expected, self._expected_done, self._made = 1e-9, 0.0, 0.0
@@ -103,3 +108,25 @@ class Progress:
         elif not self._quiet and time.perf_counter() - self._spoke >= PLAIN_EVERY_S:
             self._spoke = time.perf_counter()
             print(f"{self._what} {min(done / total, 1.0):.0%}: {state}", file=self._stream, flush=True)
+
+
+class _Patient:
+    """A stream whose reader may leave, as a terminal does that is closed: what it does not take is lost, and no more.
+
+    Reading goes on for hours after it; nobody wants to lose them for a line of progress.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

@@ -65,9 +65,17 @@ class Crew:
     """Processes that work side by side. `end` is due on every way out."""
 
     def __init__(self, workers: Sequence[Worker]) -> None:
+        """Raises OSError where the system does not start them."""
         self._said: queue.Queue[tuple[int, Any]] = queue.Queue(QUEUED * len(workers))
         self._ended = False
-        self._processes = [_start(worker) for worker in workers]
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._ears: list[threading.Thread] = []
+        try:
+            for worker in workers:
+                self._processes.append(_start(worker))
+        except BaseException:
+            self.end()
+            raise
         self._ears = [threading.Thread(target=self._listen, args=(n,), daemon=True) for n in range(len(workers))]
         for ear, worker, number in zip(self._ears, workers, range(len(workers)), strict=True):
             self.send(number, (worker.work, worker.argument))
@@ -150,11 +158,12 @@ def _start(worker: Worker) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True,
         env={**os.environ, "PYTHONPATH": path, **worker.environment},
     )  # fmt: skip
-    assert process.stdout is not None
+    assert process.stdin is not None and process.stdout is not None
     try:
         import fcntl
 
-        fcntl.fcntl(process.stdout.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        for pipe in (process.stdin, process.stdout):
+            fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     except (ImportError, AttributeError, OSError):  # not Linux, or too many pipes: slower, no more
         pass
     return process

@@ -1,22 +1,23 @@
 """The file that a player opens: PCM in, an audiobook with chapters, tags and cover out.
 
-Knows encoders and containers, through PyAV. Knows no lines and no store; the blocks may come from anywhere.
-The same input gives the same bytes, however it is cut into blocks.
+Knows formats and containers, through PyAV. Knows no lines and no store; the blocks may come from anywhere.
+The same input gives the same bytes, however it is cut into blocks and on however many cores it is encoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 import av
 import numpy as np
-from av.codec.context import Flags as CodecFlags
 from av.container import OutputContainer
 from av.stream import Disposition
 
+from rhapsode.audio.encoder import Codec, cut, encode_pieces, encode_whole
 from rhapsode.audio.files import PartFile
 from rhapsode.audio.marks import Mark, Tags, chapter_marks, id3_tag, vorbis_comments, vorbis_picture
 from rhapsode.audio.picture import Picture, read_picture
@@ -25,7 +26,7 @@ from rhapsode.errors import OutputError, UserError
 
 Progress = Callable[[int, int], None]  # samples taken so far, samples in all
 
-_BLOCK = 1 << 14  # samples that the encoder gets at a time
+_BLOCK = 1 << 14  # samples that are checked and written at a time
 _CHPL_MOST = 255  # marks, and bytes of a title, that Nero's list of chapters can count
 
 
@@ -37,6 +38,7 @@ class _Format:
     bit_rate: int = 0  # bits per second for speech up to 32 kHz; 0: lossless
     share: float = 1.0  # of the PCM's size, where lossless
     options: tuple[tuple[str, str], ...] = ()  # for the encoder
+    pieces: bool = True  # whether packets may come from several encoders
 
 
 # On voice-like sound the other coder, the default, took five times as long and up to a fifth more bytes than asked
@@ -45,9 +47,10 @@ _M4B = _Format("mp4", "aac", "fltp", 64_000, options=(("aac_coder", "fast"),))
 FORMATS = {
     ".m4b": _M4B,
     ".m4a": _M4B,
-    ".mp3": _Format("mp3", "libmp3lame", "s16p", 64_000),
+    # No frame lends bits to the next, so that each stands alone. On speech of 101 s that cost nothing: 1.4% less noise.
+    ".mp3": _Format("mp3", "libmp3lame", "s16p", 64_000, options=(("reservoir", "0"),)),
     ".opus": _Format("opus", "libopus", "s16", 32_000),
-    ".flac": _Format("flac", "flac", share=0.8),
+    ".flac": _Format("flac", "flac", share=0.8, pieces=False),  # its frames are numbered, and it is fast
     ".wav": _Format(""),
 }
 
@@ -91,15 +94,17 @@ def write_audiobook(
     marks = chapter_marks(tracks)
     if not total:
         raise OutputError(f"{path} is not written, because there is nothing to hear in it.")
-    sound = rechunk(_checked(blocks, total, progress), _BLOCK)
+    sound = _checked(blocks, total)
     with PartFile(path) as part:
         try:
             if form.muxer:
-                _Encoding(part, form, sample_rate, marks, tags, read_picture(cover)).run(sound)
+                written = _Encoding(part, form, sample_rate, marks, tags, read_picture(cover)).run(sound, total)
             else:
-                part.write(wav_header(sample_rate, total))
-                for block in sound:
-                    part.write(block.astype("<i2", copy=False).tobytes())
+                written = _plain(part, sample_rate, sound, total)
+            with closing(written):  # processes that encode end on every way out
+                for done in written:
+                    if progress:
+                        progress(done, total)
         except Exception:
             part.check()  # where the disk was the reason, the encoder's own complaint is only a consequence
             raise
@@ -128,7 +133,16 @@ def rechunk(blocks: Iterable[np.ndarray], size: int) -> Iterator[np.ndarray]:
         yield np.concatenate(kept)
 
 
-def _checked(blocks: Iterable[np.ndarray], total: int, progress: Progress | None) -> Iterator[np.ndarray]:
+def _plain(part: PartFile, rate: int, sound: Iterable[np.ndarray], total: int) -> Generator[int]:
+    """Writes a WAV; yields how many samples are written, time and again."""
+    part.write(wav_header(rate, total))
+    done = 0
+    for block in rechunk(sound, _BLOCK):
+        part.write(block.astype("<i2", copy=False).tobytes())
+        yield (done := done + len(block))
+
+
+def _checked(blocks: Iterable[np.ndarray], total: int) -> Iterator[np.ndarray]:
     """The blocks, found to be int16 and `total` samples together: otherwise the chapter marks would be wrong."""
     seen = 0
     for block in blocks:
@@ -138,8 +152,6 @@ def _checked(blocks: Iterable[np.ndarray], total: int, progress: Progress | None
             raise ValueError(f"the blocks have more than the {total} samples of the tracks")
         seen += len(block)
         yield block
-        if progress:
-            progress(seen, total)
     if seen != total:
         raise ValueError(f"the blocks have {seen} samples, the tracks {total}")
 
@@ -154,9 +166,11 @@ class _Encoding:
     def __init__(
         self, part: PartFile, form: _Format, rate: int, marks: list[Mark], tags: Tags, picture: Picture | None
     ) -> None:
+        self._form = form
         self._rate = rate
         self._picture = picture
-        options = {"fflags": "+bitexact"}  # no dates, versions or random serials
+        # No dates, versions or random serials; and a packet is no reason to write.
+        options = {"fflags": "+bitexact", "flush_packets": "0"}
         if form.muxer == "mp3":
             options["id3v2_version"] = "0"
             part.write(id3_tag(tags, marks, rate, picture))
@@ -171,13 +185,11 @@ class _Encoding:
         """An encoder at our sample rate, or at 48 kHz where it knows only some and ours is none of them."""
         known = av.Codec(form.codec, "w").audio_rates
         rate = self._rate if not known or self._rate in known else 48_000
-        stream = self._container.add_stream(form.codec, rate=rate, layout="mono")
+        stream = self._container.add_stream(form.codec, rate=rate)
         assert isinstance(stream, av.AudioStream)
-        stream.codec_context.format = form.sample_format
-        stream.codec_context.flags |= int(CodecFlags.bitexact)
-        stream.options.update(form.options)
-        if form.bit_rate:
-            stream.bit_rate = _bit_rate(form, self._rate)
+        bit_rate = _bit_rate(form, self._rate) if form.bit_rate else 0
+        self._codec = Codec(form.codec, form.sample_format, rate, bit_rate, form.options)
+        self._codec.tell(stream.codec_context)
         return stream
 
     def _describe(self, form: _Format, marks: list[Mark], tags: Tags) -> None:
@@ -213,19 +225,27 @@ class _Encoding:
         packet.is_keyframe = True
         self._container.mux(packet)
 
-    def run(self, blocks: Iterable[np.ndarray]) -> None:
-        """Encodes all blocks and closes the container; after an error the container is left as it is,
-        because closing it would write to the part again."""
-        at = 0
-        for block in blocks:
-            frame = av.AudioFrame.from_ndarray(block[np.newaxis], format="s16", layout="mono")
-            frame.sample_rate = self._rate
-            frame.time_base = Fraction(1, self._rate)
-            frame.pts = at
-            at += len(block)
-            self._container.mux(self._stream.encode(frame))
-        self._container.mux(self._stream.encode(None))
+    def run(self, blocks: Iterable[np.ndarray], samples: int) -> Generator[int]:
+        """Encodes all blocks and closes the container; yields how many of the samples are written, time and again.
+
+        After an error the container is left as it is, because closing it would write to the part again.
+        """
+        self._container.start_encoding()
+        context = self._stream.codec_context
+        if self._form.pieces and self._codec.rate == self._rate:  # resampling knows no pieces
+            packets = encode_pieces(self._codec, cut(blocks, self._rate, context.frame_size), samples)
+        else:
+            packets = encode_whole(context, rechunk(blocks, _BLOCK), self._rate)
+        tell = step = self._codec.rate // 2  # the encoder's samples
+        for packet in packets:
+            reached = packet.pts or 0
+            packet.stream = self._stream
+            self._container.mux(packet)
+            if reached >= tell:
+                tell = reached + step
+                yield min(samples, reached * self._rate // self._codec.rate)
         self._container.close()
+        yield samples
 
 
 def _mp4_options(path: Path, rate: int, marks: list[Mark]) -> dict[str, str]:

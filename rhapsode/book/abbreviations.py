@@ -130,8 +130,10 @@ def _roman(place: Place) -> str:
 
 
 def _roman_alone(place: Place, letters: str, value: int) -> str:
-    """A heading that is a numeral: 'XII', 'IV.', 'IV. The Return'. A lone I stays."""
-    if letters in ("I", "L", "C") or not letters.isupper():
+    """A heading that is a numeral: 'XII', 'IV.', 'IV. The Return'; of I only what is no word: 'I.', 'I. THE RETURN'."""
+    if letters == "I":
+        return "one" if not place.said and re.match(r"\.?\s*$|\.[ —–-]{1,3}[\"“]?[A-Z]+ [A-Z]{2}", place.after) else ""
+    if letters in ("L", "C") or not letters.isupper():
         return ""
     heading = re.match(r"\.?\s*$", place.after) or (len(letters) > 1 and re.match(r"[.:—–-] ?[\"“A-Z]", place.after))
     return cardinal(str(value)) if heading else ""

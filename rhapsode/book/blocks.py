@@ -28,6 +28,8 @@ _UNLISTED = {"landmarks", "page-list", "backlink", "doc-backlink"}
 _NOTE_BODIES = {"footnote", "footnotes", "endnote", "rearnote", "doc-footnote", "doc-endnote"}
 _NOTE_LISTS = {"endnotes", "rearnotes", "doc-endnotes"}
 _SCENE_BREAKS = {"scene-break", "scenebreak"}
+_LICENCE_CLASS = "pg-boilerplate"  # of Project Gutenberg's header and licence, in all that it makes since 2022
+LICENCE_LEFT_OUT = "Left out Gutenberg's header and licence."
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.I)
 _BLOCK_STYLE = re.compile(r"display\s*:\s*block", re.I)
 _ORNAMENTS = "*⁂❦❧☙✻✽~#•·◆◇■□●○_"
@@ -55,11 +57,13 @@ BREAK = Piece("break", "")
 
 @dataclass
 class Blocks:
-    """What a document gives: pieces, the wanted anchors' places among them, how many notes were left out."""
+    """What a document gives: pieces, the wanted anchors' places among them, what was left out."""
 
     pieces: list[Piece] = field(default_factory=list)
     anchors: dict[str, int] = field(default_factory=dict)
     notes: int = 0
+    licence: bool = False  # Gutenberg's header or licence was left out
+    dropped: set[str] = field(default_factory=set)  # the wanted anchors in it: they are places of no chapter
 
 
 def read_blocks(root: Element, wanted: Collection[str] = ()) -> Blocks:
@@ -140,6 +144,9 @@ class _Walker:
         """Whether the element is done with: it has no sound, or its sound has been added here."""
         if tag in _SILENT or _is_hidden(element):
             return True
+        if _LICENCE_CLASS in (element.get("class") or "").split():
+            self.leave_out_licence(element)
+            return True
         types = types_of(element)
         if types & _SCENE_BREAKS and not has_sound(
             "text" if (mark := short_text(element, _MAX_ORNAMENT)) is None else mark
@@ -162,6 +169,11 @@ class _Walker:
         else:
             return False
         return True
+
+    def leave_out_licence(self, element: Element) -> None:
+        self.out.licence = True
+        for inner in element.iter():
+            self.out.dropped.update(self.wanted & {inner.get("id") or "", inner.get("name") or ""})
 
     def count_notes(self, element: Element) -> int:
         bodies = _NOTE_BODIES - {"footnotes"}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rhapsode.book import markup
 from rhapsode.book.archive import Archive
-from rhapsode.book.blocks import Piece, read_blocks
+from rhapsode.book.blocks import LICENCE_LEFT_OUT, Piece, read_blocks
 from rhapsode.book.chapters import Mark, cut_chapters, heading_marks
 from rhapsode.book.clean import fold, has_sound, one_line
 from rhapsode.book.markup import Element, descendants, tag_of, text_of, types_of
@@ -23,6 +23,18 @@ from rhapsode.book.package import Item, Package, read_cover, read_package, resol
 from rhapsode.errors import BookError
 from rhapsode.types import Book
 
+# Kinds of files that are in some books' reading order beside documents: read as one, they are noise.
+_NO_TEXT = (
+    "image/jp",
+    "image/png",
+    "image/gif",
+    "image/webp",
+    "audio/",
+    "video/",
+    "font/",
+    "text/css",
+    "application/pdf",
+)
 _COVER_PAGE = 400  # letters: a document marked as the cover that holds more is text
 
 
@@ -58,8 +70,11 @@ class _Text:
         self.titles: dict[str, str] = {}  # what the head of each document calls it
         self.silent: set[str] = set()  # documents with nothing to say
         self.missing: list[str] = []
+        self.no_text: list[str] = []
         self.covers: list[str] = []
         self.footnotes = 0
+        self.licence = False  # Gutenberg's was left out
+        self.dropped: dict[str, set[str]] = {}  # document to the anchors that went with it
         self.lost_anchors = 0
 
     def read(self, wanted: dict[str, set[str]]) -> None:
@@ -69,6 +84,9 @@ class _Text:
             raw = self.archive.read(item.name)
             if item.name is None or raw is None:
                 self.missing.append(item.href or item.id)
+                continue
+            if item.media_type.startswith(_NO_TEXT) or _is_binary(raw):
+                self.no_text.append(item.href or item.id)
                 continue
             root = markup.parse(raw) if item.media_type != "image/svg+xml" else None
             if root is None:
@@ -86,6 +104,8 @@ class _Text:
             if not any(has_sound(piece.text) for piece in blocks.pieces):
                 self.silent.add(item.name)
             self.footnotes += blocks.notes
+            self.licence |= blocks.licence
+            self.dropped[item.name] = blocks.dropped
 
     def is_cover(self, item: Item, root: Element, pieces: list[Piece]) -> bool:
         """Whether the document only shows the cover: the book says so, and there is little text."""
@@ -100,7 +120,7 @@ class _Text:
         whole = {entry.name for entry in entries if not entry.fragment}
         for entry, following in zip_longest(entries, entries[1:]):
             start = self.starts.get(entry.name)
-            if start is None:
+            if start is None or entry.fragment in self.dropped[entry.name]:
                 continue
             same_place = following is not None and self.starts.get(following.name) == start
             if entry.name in self.silent and same_place and following.depth <= entry.depth:
@@ -137,11 +157,14 @@ class _Text:
 
     def notes(self) -> list[str]:
         notes = []
-        if self.missing:
-            names = ", ".join(self.missing[:5]) + (" ..." if len(self.missing) > 5 else "")
-            notes.append(f"{len(self.missing)} document(s) of the book are missing or broken and not read: {names}.")
+        for what, which in (("are missing or broken and not read", self.missing), ("hold no text", self.no_text)):
+            if which:
+                names = ", ".join(which[:5]) + (" ..." if len(which) > 5 else "")
+                notes.append(f"{len(which)} document(s) of the book {what}: {names}.")
         if self.covers:
             notes.append(f"Left out the text of the cover page {', '.join(self.covers[:3])}.")
+        if self.licence:
+            notes.append(LICENCE_LEFT_OUT)
         if self.footnotes:
             notes.append(f"Left out {self.footnotes} footnote(s) and the marks that point to them.")
         if self.lost_anchors:
@@ -149,6 +172,14 @@ class _Text:
                 f"{self.lost_anchors} navigation entries point to a place that is not there; their page was taken."
             )
         return notes
+
+
+def _is_binary(raw: bytes) -> bool:
+    """Whether a document is none, whatever the book calls it; of UTF-16 every other byte may be zero."""
+    head = raw[:1024]
+    if head.startswith((b"\xff\xfe", b"\xfe\xff", b"<\0", b"\0<")):
+        return False
+    return b"\0" in head and sum(byte < 9 or 13 < byte < 32 for byte in head) * 50 > len(head)
 
 
 def _wanted(entries: list[Entry]) -> dict[str, set[str]]:

@@ -1,4 +1,4 @@
-"""What begins with a figure or a currency sign, as English words: dates, times, money, ranges, measures, plain numbers.
+"""What begins with a figure as English words: dates, times, ranges, measures, plain numbers; money has its own file.
 
 Knows how English writes such things down and how it says them; knows the words next to a number, no more.
 Every pattern has a bounded length, so that the time is linear in the text; the last rule takes any digits that are
@@ -25,13 +25,9 @@ _MONTH_NAMES = "January February March April May June July August September Octo
 _MONTHS = _MONTH_NAMES.split()
 _SHORT_MONTHS = {name[:3]: name for name in _MONTHS} | {"Sept": "September"}
 MONTH = rf"(?:{'|'.join(_MONTHS)}|(?:{'|'.join(sorted(_SHORT_MONTHS, key=len, reverse=True))})\b\.?)"
-_N = r"(?:[0-9]{1,3}(?:,[0-9]{3}){1,5}|[0-9]{1,18})"  # a whole number, perhaps in groups
-_END = r"(?![0-9])"
-_DASH = "[–-]"
-_SCALES = {"k": "thousand", "m": "million", "bn": "billion"}
-_CURRENCIES = {
-    "$": ("dollar", "cent"), "£": ("pound", "penny"), "€": ("euro", "cent"), "¥": ("yen", ""), "₹": ("rupee", "paisa"),
-}  # fmt: skip
+N = r"(?:[0-9]{1,3}(?:,[0-9]{3}){1,5}|[0-9]{1,18})"  # a whole number, perhaps in groups
+END = r"(?![0-9])"
+DASH = "[–-]"
 _IRREGULAR = {"penny": "pence", "foot": "feet", "inch": "inches", "yen": "yen", "paisa": "paise", "hertz": "hertz"}
 _PER = " per "
 _UNITS = {
@@ -78,18 +74,18 @@ def ends_here(after: str) -> bool:
     return re.match(r"[\"'”’)\]]{0,3}(?:\s*$| +[\"'“‘(]{0,2}[A-Z])", after) is not None
 
 
-def _whole(digits: str) -> str:
+def whole_number(digits: str) -> str:
     """A whole number that is an amount."""
     bare = digits.replace(",", "").replace(" ", "")
     return one_by_one(bare) if len(bare) > 1 and bare[0] == "0" else cardinal(bare)
 
 
-def _decimal(whole: str, decimals: str) -> str:
-    said = _whole(whole) if whole else ""
+def decimal(whole: str, decimals: str) -> str:
+    said = whole_number(whole) if whole else ""
     return f"{said} point {one_by_one(decimals)}".strip() if decimals else said
 
 
-def _many(name: str) -> str:
+def many(name: str) -> str:
     """The plural of a unit, whose head stands before 'per', 'Celsius' or 'Fahrenheit'."""
     head, per, rest = name.partition(_PER)
     words = head.split(" ")
@@ -98,42 +94,8 @@ def _many(name: str) -> str:
     return " ".join(words) + per + rest
 
 
-def _counted(amount: str, name: str) -> str:
-    return f"{amount} {name if amount == 'one' else _many(name)}"
-
-
-# ---------------------------------------------------------------------- money
-
-
-def _money(place: Place) -> str:
-    unit, small = _CURRENCIES[place["sign"]]
-    whole, decimals, scale = place["whole"], place["decimals"], place["scale"].strip()
-    if scale:
-        return f"{_decimal(whole, decimals)} {_SCALES.get(scale, scale)} {_many(unit)}"
-    if len(decimals) != 2 or not small:
-        return _counted(_decimal(whole, decimals), unit)
-    parts = []
-    if int(whole.replace(",", "")) or not int(decimals):
-        parts.append(_counted(_whole(whole), unit))
-    if int(decimals):
-        parts.append(_counted(cardinal(decimals), small))
-    return " and ".join(parts)
-
-
-def _shillings(place: Place) -> str:
-    """£5 10s. 6d., and the same without pounds."""
-    parts = [_counted(_whole(place["pounds"]), "pound")] if place["pounds"] else []
-    if place["shillings"]:
-        parts.append(_counted(_whole(place["shillings"]), "shilling"))
-    if place["pence"]:
-        parts.append(_counted(_whole(place["pence"]), "penny"))
-    dotted = place.match[0].endswith(".")
-    if len(parts) < 2 and (not dotted or place["shillings"].endswith("0")):  # the 80s.
-        return ""
-    dot = "." if dotted and ends_here(place.after) else ""
-    if len(parts) < 2:
-        return parts[0] + dot
-    return " ".join(parts[:-1]) + f" and {parts[-1]}{dot}"
+def counted(amount: str, name: str) -> str:
+    return f"{amount} {name if amount == 'one' else many(name)}"
 
 
 # ---------------------------------------------------------------------- dates and times
@@ -164,13 +126,13 @@ def month_day(place: Place) -> str:
 
 
 MONTH_DAY = re.compile(
-    rf"(?P<month>{MONTH}) (?:(?P<day>[0-9]{{1,2}})(?:st|nd|rd|th)?(?![0-9:]|[.,/–-][0-9]|\w)"
-    rf"(?:,? (?P<year>1[0-9]{{3}}|20[0-9]{{2}}){_END}(?![.,-][0-9]))?|(?P<only_year>1[0-9]{{3}}|20[0-9]{{2}}){_END})"
+    rf"(?P<month>{MONTH}) (?:(?P<day>[0-9]{{1,2}})(?:st|nd|rd|th|d)?(?![0-9:]|[.,/–-][0-9]|\w)"
+    rf"(?:,? (?P<year>1[0-9]{{3}}|20[0-9]{{2}}){END}(?![.,-][0-9]))?|(?P<only_year>1[0-9]{{3}}|20[0-9]{{2}}){END})"
 )
 
 
 def _year(digits: str) -> str:
-    return year(digits) if len(digits) == 4 and digits[0] != "0" else _whole(digits)
+    return year(digits) if len(digits) == 4 and digits[0] != "0" else whole_number(digits)
 
 
 def _iso_date(place: Place) -> str:
@@ -204,7 +166,7 @@ def _verse(place: Place) -> str:
 
 
 def _after_colon(digits: str) -> str:
-    return minutes(digits) if len(digits) == 2 else _whole(digits)
+    return minutes(digits) if len(digits) == 2 else whole_number(digits)
 
 
 def _several(place: Place) -> str:
@@ -239,13 +201,13 @@ def _fraction(place: Place) -> str:
     if (above, below) in (("24", "7"), ("9", "11")) and not whole:
         return f"{cardinal(above)} {cardinal(below)}"
     if int(below) < 2 or int(above) < 1:
-        return "" if whole else f"{_whole(above)} over {_whole(below)}"
+        return "" if whole else f"{whole_number(above)} over {whole_number(below)}"
     if int(above) >= int(below) or int(below) > 100:
-        return "" if whole else f"{_whole(above)} over {_whole(below)}"
+        return "" if whole else f"{whole_number(above)} over {whole_number(below)}"
     said = fraction(above, below)
     if not whole:
         return said
-    return f"{_whole(whole)} and " + re.sub("^one ", "an " if int(below) in (8, 11, 18) else "a ", said)
+    return f"{whole_number(whole)} and " + re.sub("^one ", "an " if int(below) in (8, 11, 18) else "a ", said)
 
 
 def _slashes(place: Place) -> str:
@@ -257,13 +219,13 @@ def _vulgar(place: Place) -> str:
     whole = place["whole"]
     said = fraction(above, below)
     if whole:
-        said = f"{_whole(whole)} and " + re.sub("^one ", "an " if below == "8" else "a ", said)
+        said = f"{whole_number(whole)} and " + re.sub("^one ", "an " if below == "8" else "a ", said)
     unit = place["unit"].lstrip(" -")
-    return f"{said} {_many(_UNITS[unit])}" if unit else said
+    return f"{said} {many(_UNITS[unit])}" if unit else said
 
 
 def _version(place: Place) -> str:
-    return " point ".join(_whole(part) for part in place.match[0].split("."))
+    return " point ".join(whole_number(part) for part in place.match[0].split("."))
 
 
 # ---------------------------------------------------------------------- measures and plain numbers
@@ -274,34 +236,39 @@ def _measure(place: Place) -> str:
     if unit == "%":
         return f"{said} percent"
     if unit in _ARC and re.search(r"\b(?:degree|minute)s? ?$", place.said):
-        return _counted(said, _ARC[unit])
+        return counted(said, _ARC[unit])
     power = {"²": "square ", "³": "cubic "}.get(place["power"], "")
     if power and unit not in ("m", "km", "cm", "mm", "ft", "mi", "yd"):
         return ""
     dot = "." if place["dot"] and ends_here(place.after) else ""
-    return _counted(said, power + _UNITS[unit]) + dot
+    return counted(said, power + _UNITS[unit]) + dot
 
 
 def _amount(place: Place) -> str:
     if place["from"]:
-        return f"{_whole(place['from'])} to {_decimal(place['whole'], place['decimals'])}"
-    return _decimal(place["whole"], place["decimals"])
+        return f"{whole_number(place['from'])} to {decimal(place['whole'], place['decimals'])}"
+    return decimal(place["whole"], place["decimals"])
 
 
 def _height(place: Place) -> str:
-    return f"{_counted(_whole(place['feet']), 'foot')} {_counted(_whole(place['inches']), 'inch')}"
+    return f"{counted(whole_number(place['feet']), 'foot')} {counted(whole_number(place['inches']), 'inch')}"
 
 
 def _ordinal(place: Place) -> str:
     return ordinal(place["digits"].replace(",", ""))
 
 
+def _old_ordinal(place: Place) -> str:
+    """The 2d of the month, his 3d regiment, as it was printed once; 3d. is threepence."""
+    return _ordinal(place) if re.search(r"(?i)\b(?:the|his|her|their|our|on|a) $", place.said) else ""
+
+
 def _point(place: Place) -> str:
-    return _decimal(place["whole"], place["decimals"])
+    return decimal(place["whole"], place["decimals"])
 
 
 def _grouped(place: Place) -> str:
-    return _whole(place.match[0])
+    return whole_number(place.match[0])
 
 
 def _digits(place: Place) -> str:
@@ -311,7 +278,7 @@ def _digits(place: Place) -> str:
 def number(digits: str, said: str, after: str) -> str:
     """A bare number between what was said and what follows: a year, an amount, or a string of digits."""
     if "," in digits:
-        return _whole(digits)
+        return whole_number(digits)
     if len(digits) > 1 and digits[0] == "0":
         # "Chapter 01" counts; 007 is a name.
         heading = len(digits) == 2 and (not said.strip() and not after.strip(" .") or _announces(said))
@@ -333,58 +300,46 @@ _AHEAD = r"(?![\w])"
 _HALF = r"(?P<half>[ap]\.? ?m\b\.?|[AP]\.? ?M\b\.?)"
 
 RULES: tuple[Rule, ...] = (
+    (re.compile(rf"(?P<year>[0-9]{{4}})-(?P<month>[0-9]{{2}})-(?P<day>[0-9]{{2}}){END}(?!-)"), _iso_date),
     (
         re.compile(
-            r"(?:£(?P<pounds>[0-9]{1,9})[ ,]{1,2})?(?P<shillings>[0-9]{1,3})s\b\.?(?:,? (?P<pence>[0-9]{1,2})d\b\.?)?"
-        ),
-        _shillings,
-    ),
-    (
-        re.compile(
-            rf"(?P<sign>[$£€¥₹]) ?(?P<whole>{_N}){_END}(?:\.(?P<decimals>[0-9]{{1,9}}){_END})?"
-            r"(?P<scale> (?:hundred|thousand|million|billion|trillion)\b|(?:k|m|bn)\b)?"
-        ),
-        _money,
-    ),
-    (re.compile(rf"(?P<year>[0-9]{{4}})-(?P<month>[0-9]{{2}})-(?P<day>[0-9]{{2}}){_END}(?!-)"), _iso_date),
-    (
-        re.compile(
-            rf"(?P<day>[0-9]{{1,2}})(?:st|nd|rd|th)? (?:of )?(?P<month>{MONTH})(?!\w)"
-            rf"(?:(?P<comma>,?) (?P<year>1[0-9]{{3}}|20[0-9]{{2}}){_END})?"
+            rf"(?P<day>[0-9]{{1,2}})(?:st|nd|rd|th|d)? (?:of )?(?P<month>{MONTH})(?!\w)"
+            rf"(?:(?P<comma>,?) (?P<year>1[0-9]{{3}}|20[0-9]{{2}}){END})?"
         ),
         _day_month,
     ),
     (re.compile(rf"(?P<hour>[0-9]{{1,2}})(?:[:.](?P<minute>[0-5][0-9]))? ?{_HALF}(?!\w)"), _clock),
-    (re.compile(rf"(?P<hour>[0-9]{{1,2}}):(?P<minute>[0-5][0-9])(?P<half>){_END}(?![:\w]|[–-][0-9])"), _clock),
+    (re.compile(rf"(?P<hour>[0-9]{{1,2}}):(?P<minute>[0-5][0-9])(?P<half>){END}(?![:\w]|[–-][0-9])"), _clock),
     (
         re.compile(
-            rf"(?P<parts>[0-9]{{1,4}}(?::[0-9]{{1,4}}){{1,3}}){_END}(?:[–-](?P<to>[0-9]{{1,3}}(?::[0-9]{{2}})?){_END})?"
+            rf"(?P<parts>[0-9]{{1,4}}(?::[0-9]{{1,4}}){{1,3}}){END}(?:[–-](?P<to>[0-9]{{1,3}}(?::[0-9]{{2}})?){END})?"
         ),
         _verse,
     ),
     (re.compile(r"(?P<digits>[0-9]{1,4})(?P<mark>['’]?)s\b"), _several),
-    (re.compile(rf"[0-9]{{1,5}}(?:-[0-9]{{1,7}}){{2,6}}{_END}|0[0-9]{{2,4}}(?: [0-9]{{3,4}}){{1,3}}{_END}"), _phone),
-    (re.compile(rf"[0-9]{{3}}-[0-9]{{4}}{_END}(?!-)"), _phone),
+    (re.compile(rf"[0-9]{{1,5}}(?:-[0-9]{{1,7}}){{2,6}}{END}|0[0-9]{{2,4}}(?: [0-9]{{3,4}}){{1,3}}{END}"), _phone),
+    (re.compile(rf"[0-9]{{3}}-[0-9]{{4}}{END}(?!-)"), _phone),
     (re.compile(rf"(?P<feet>[0-9])['’′] ?(?P<inches>[0-9]{{1,2}})[\"”″]{_AHEAD}"), _height),
     (
         re.compile(
-            rf"(?:(?P<from>{_N}){_END}{_DASH})?(?P<whole>{_N}){_END}(?:\.(?P<decimals>[0-9]{{1,15}}){_END})?"
+            rf"(?:(?P<from>{N}){END}{DASH})?(?P<whole>{N}){END}(?:\.(?P<decimals>[0-9]{{1,15}}){END})?"
             rf"[ -]?(?P<unit>[%°′″¢](?![CF]\b)|(?:{_UNIT})(?=[²³]?(?!\w)))(?P<power>[²³]?)(?P<dot>(?<=[a-z])\.)?"
         ),
         _measure,
     ),
-    (re.compile(rf"(?P<digits>{_N})(?:st|nd|rd|th|ST|ND|RD|TH|ˢᵗ|ⁿᵈ|ʳᵈ|ᵗʰ)\b"), _ordinal),
+    (re.compile(rf"(?P<digits>{N})(?:st|nd|rd|th|ST|ND|RD|TH|ˢᵗ|ⁿᵈ|ʳᵈ|ᵗʰ)\b"), _ordinal),
+    (re.compile(r"(?P<digits>(?:[0-9]?[02-9])?[23])d(?![\w.])"), _old_ordinal),
     (re.compile(rf"(?:(?P<whole>[0-9]{{1,9}}) ?)?(?P<sign>[{_VULGAR}])(?P<unit>[ -]?(?:{_UNIT})(?!\w))?"), _vulgar),
-    (re.compile(rf"[0-9]{{1,4}}(?:/[0-9]{{1,4}}){{2,4}}{_END}"), _slashes),
+    (re.compile(rf"[0-9]{{1,4}}(?:/[0-9]{{1,4}}){{2,4}}{END}"), _slashes),
     (
-        re.compile(rf"(?:(?P<whole>[0-9]{{1,4}}) )?(?P<above>[0-9]{{1,4}})[/⁄](?P<below>[0-9]{{1,4}}){_END}"),
+        re.compile(rf"(?:(?P<whole>[0-9]{{1,4}}) )?(?P<above>[0-9]{{1,4}})[/⁄](?P<below>[0-9]{{1,4}}){END}"),
         _fraction,
     ),
-    (re.compile(rf"[0-9]{{1,5}}(?:\.[0-9]{{1,5}}){{2,6}}{_END}"), _version),
-    (re.compile(rf"(?P<from>{_N}){_END}{_DASH}(?P<to>{_N}){_END}(?!\.[0-9])"), _range),
-    (re.compile(rf"(?P<whole>(?:{_N})?)\.(?P<decimals>[0-9]{{1,30}}){_END}"), _point),
-    (re.compile(rf"[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,5}}{_END}(?!,[0-9]{{3}})"), _grouped),
-    (re.compile(rf"[0-9]{{1,3}}(?: 000){{1,4}}{_END}"), _grouped),
+    (re.compile(rf"[0-9]{{1,5}}(?:\.[0-9]{{1,5}}){{2,6}}{END}"), _version),
+    (re.compile(rf"(?P<from>{N}){END}{DASH}(?P<to>{N}){END}(?!\.[0-9])"), _range),
+    (re.compile(rf"(?P<whole>(?:{N})?)\.(?P<decimals>[0-9]{{1,30}}){END}"), _point),
+    (re.compile(rf"[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,5}}{END}(?!,[0-9]{{3}})"), _grouped),
+    (re.compile(rf"[0-9]{{1,3}}(?: 000){{1,4}}{END}"), _grouped),
     (re.compile(r"[0-9]+"), _digits),
 )
 BEGINNING = rf"[0-9$£€¥₹{_VULGAR}]|(?<![\w.])\.(?=[0-9])"  # of a place that is worth a look

@@ -1,6 +1,7 @@
 """A Markdown file as a `Book`: headings make the chapters.
 
-Knows front matter and which heading is the title; Markdown itself is left to markdown-it, its HTML to the block walker.
+Knows front matter, footnotes and which heading is the title; Markdown itself is left to markdown-it, its HTML to the
+block walker.
 """
 
 from __future__ import annotations
@@ -19,6 +20,14 @@ from rhapsode.errors import BookError
 from rhapsode.types import Book
 
 _FRONT_MATTER = re.compile(r"\s*---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|$)", re.S)
+# '[^1]: A note' with the rows that go on, and its further paragraphs, which are indented.
+_NOTE_ROW = r"\n(?![ \t]*\n)(?! {0,3}(?:\[\^|#|>|```))[^\n]+"
+_NOTE = re.compile(
+    rf"^ {{0,3}}\[\^([^\]\s]{{1,64}})\]:[^\n]*(?:{_NOTE_ROW})*+"
+    rf"(?:\n(?:[ \t]*\n)++(?: {{4}}|\t)[^\n]*+(?:{_NOTE_ROW})*+)*+",
+    re.M,
+)
+_NOTE_MARK = re.compile(r"\[\^([^\]\s]{1,64})\](?!:)")
 _FIELD = re.compile(r"^(title|author|authors|lang|language)[ \t]*:[ \t]*(\S.*)$", re.I | re.M)
 
 
@@ -30,7 +39,9 @@ def read_markdown(raw: bytes, path: Path) -> Book:
     if front:
         fields = {key.lower(): one_line(value).strip("[]\"' ") for key, value in _FIELD.findall(front[1])}
         text = text[front.end() :]
-    root = parse_html(MarkdownIt("commonmark", {"html": True}).enable("table").render(text))
+    text, footnotes = _without_notes(text)
+    markdown = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    root = parse_html(markdown.render(text))
     pieces = read_blocks(root).pieces if root is not None else []
     file_title, file_author = title_from_name(path)
     title = fields.get("title") or _only_top_heading(pieces) or file_title
@@ -39,7 +50,19 @@ def read_markdown(raw: bytes, path: Path) -> Book:
         raise BookError(f"{path.name} holds no text to read aloud.")
     author = fields.get("author") or fields.get("authors") or file_author
     language = fields.get("lang") or fields.get("language") or ""
-    return Book(title, author, language, chapters, notes=encoding_note(guessed))
+    notes = encoding_note(guessed)
+    if footnotes:
+        notes += (f"Left out {footnotes} footnote(s) and the marks that point to them.",)
+    return Book(title, author, language, chapters, notes=notes)
+
+
+def _without_notes(text: str) -> tuple[str, int]:
+    """Without the footnotes that a mark points to, and without their marks; how many notes those were."""
+    notes = {match[1] for match in _NOTE.finditer(text)} & {match[1] for match in _NOTE_MARK.finditer(text)}
+    if not notes:
+        return text, 0
+    text = _NOTE.sub(lambda match: "" if match[1] in notes else match[0], text)
+    return _NOTE_MARK.sub(lambda match: "" if match[1] in notes else match[0], text), len(notes)
 
 
 def _only_top_heading(pieces: list[Piece]) -> str:

@@ -1,7 +1,8 @@
 """A plain text file as a `Book`.
 
 Knows encodings, hard-wrapped lines and how chapters are announced in plain text; knows no markup.
-Nothing is thrown away but a Gutenberg header and licence, and those only between their exact marks.
+Nothing is thrown away but underscores around _words_, and what is Gutenberg's own: header and licence, only between
+their exact marks, and '[Illustration]' where no caption is in it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import codecs
 import re
 from pathlib import Path
 
-from rhapsode.book.blocks import BREAK, Piece, is_ornament
+from rhapsode.book.blocks import BREAK, LICENCE_LEFT_OUT, Piece, is_ornament
 from rhapsode.book.chapters import Mark, cut_chapters
 from rhapsode.book.clean import clean, one_line
 from rhapsode.book.titles import find_headings
@@ -26,9 +27,15 @@ _BOMS = [
 _NO_TEXT = " is not a text file; EPUB, text, Markdown and HTML files can be read."
 _WRAP = 100  # characters: a file whose lines are rarely longer was wrapped by a machine
 _WRAPPED_SHARE = 0.95
-_PG_START = re.compile(r"^[ \t]*\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG EBOOK[^\n]*\n", re.I | re.M)
+_PG_START = re.compile(  # a long title goes on in the next line
+    r"^[ \t]*\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG EBOOK"
+    r"(?:(?:[^\n*]*\n){0,2}?[^\n*]*\*\*\*[ \t]*\n|[^\n]*\n)",
+    re.I | re.M,
+)
 _PG_END = re.compile(r"^[ \t]*\*\*\* ?END OF (?:THE|THIS) PROJECT GUTENBERG EBOOK", re.I | re.M)
-_PG_FIELD = re.compile(r"^(Title|Author|Language): *(\S[^\n]*)$", re.M)
+_PG_LAST = re.compile(r"^[ \t]*End of (?:the )?Project Gutenberg[^\n]*(?:\n[^\n]*\S[^\n]*){0,3}\s*\Z", re.I | re.M)
+_PG_FIELD = re.compile(r"^(Title|Author|Language): *(\S[^\n]*(?:\n[ \t]+\S[^\n]*){0,4})$", re.M)
+_PG_PICTURE = re.compile(r"\[Illustration\]\.?")
 _PG_LANGUAGES = {
     "english": "en", "french": "fr", "german": "de", "spanish": "es", "italian": "it", "portuguese": "pt",
     "dutch": "nl", "russian": "ru", "chinese": "zh", "japanese": "ja", "korean": "ko", "latin": "la",
@@ -39,6 +46,9 @@ _HYPHENED = re.compile(r"(?<!\w)\w++-\w+")
 _LAST_WORD = re.compile(r"\w+\Z")
 _FIRST_WORD = re.compile(r"\w+")
 _LONG_WORD = 64  # characters: no word is looked for beyond
+# _Words_ in italics: the marks would part 'Mr.' from 'Smith', and have no sound. A name_with_some keeps its own.
+_EMPHASIS = re.compile(r"(?<!\w)(_{1,3})(?=[^\s_])([^_]{1,4000})(?<=[^\s_])\1(?!\w)")
+_UNDERLINE = re.compile(r"[=~_-]{3,}")
 _BLANK_LINES = re.compile(r"\n[ \t\f\v]*\n\s*")
 
 
@@ -88,7 +98,11 @@ def read_text(raw: bytes, path: Path) -> Book:
             fields[key] = one_line(value)
         text, note = _without_licence(text, start)
         notes += note
-    pieces = find_headings(_paragraphs(text))
+    pieces = _paragraphs(text)
+    if start and (pictures := sum(map(_is_picture, pieces))):
+        pieces = [piece for piece in pieces if not _is_picture(piece)]
+        notes += (f"Left out {pictures} mark(s) of illustrations without a caption.",)
+    pieces = find_headings(pieces)
     title = fields.get("Title") or title
     marks = [Mark(" ".join(p.text.split()), at, p.level) for at, p in enumerate(pieces) if p.level]
     chapters = cut_chapters(pieces, marks, title)
@@ -96,6 +110,10 @@ def read_text(raw: bytes, path: Path) -> Book:
         raise BookError(f"{path.name} holds no text to read aloud.")
     language = _PG_LANGUAGES.get(fields.get("Language", "").lower(), "")
     return Book(title, fields.get("Author") or author, language, chapters, notes=notes)
+
+
+def _is_picture(piece: Piece) -> bool:
+    return _PG_PICTURE.fullmatch(piece.text) is not None
 
 
 def _looks_binary(text: str) -> bool:
@@ -111,7 +129,8 @@ def _without_licence(text: str, start: re.Match[str]) -> tuple[str, tuple[str, .
     inner = text[start.end() : end.start() if end else len(text)]
     if len(inner) * 2 < len(text):
         return text, ("Gutenberg's header and licence were kept: between their marks is less than half of the text.",)
-    return inner, ("Left out Gutenberg's header and licence.",)
+    last = _PG_LAST.search(inner, max(0, len(inner) - 1000))
+    return inner[: last.start()] if last else inner, (LICENCE_LEFT_OUT,)
 
 
 def _paragraphs(text: str) -> list[Piece]:
@@ -124,11 +143,23 @@ def _paragraphs(text: str) -> list[Piece]:
     pieces: list[Piece] = []
     for part in _BLANK_LINES.split(text.strip("\n")):
         for paragraph in _indented(part) if wrapped else part.split("\n"):
-            line = "\n".join(" ".join(row.split()) for row in paragraph.split("\n") if row.strip())
-            if is_ornament(line):
-                pieces.append(BREAK)
-            elif line:
-                pieces.append(Piece("paragraph", line))
+            rows = [" ".join(row.split()) for row in paragraph.split("\n") if row.strip()]
+            pieces += _pieces(rows)
+    return pieces
+
+
+def _pieces(rows: list[str]) -> list[Piece]:
+    """Rows as one paragraph; a row that is an ornament parts it, one that underlines the row above is left out."""
+    pieces: list[Piece] = []
+    begin = 0
+    for at, row in enumerate([*rows, ""]):
+        if row and not is_ornament(row):
+            continue
+        if at > begin:
+            pieces.append(Piece("paragraph", _EMPHASIS.sub(r"\2", "\n".join(rows[begin:at]))))
+        if row and not (at == 1 and begin == 0 and _UNDERLINE.fullmatch(row)):
+            pieces.append(BREAK)
+        begin = at + 1
     return pieces
 
 

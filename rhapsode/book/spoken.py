@@ -1,15 +1,15 @@
 """English as it is written -> as it is said, for voices that have learned letters and no figures.
 
-Knows in which order the rules are tried, how what they say is put between the words, and the signs (&, @, +, ²); the
-other rules are in `figures` and `abbreviations`. Knows nothing of lines or narrators. What no rule takes stays as it
-is, to the letter; other languages stay as they are altogether.
+Knows in which order the rules are tried, how what they say is put between the words, the signs (&, @, +, ²), and which
+signs have no sound (→, emoji); the other rules are in `money`, `figures` and `abbreviations`. Knows nothing of lines or
+narrators. What no rule takes stays as it is, to the letter; other languages stay as they are altogether.
 """
 
 from __future__ import annotations
 
 import re
 
-from rhapsode.book import abbreviations, figures
+from rhapsode.book import abbreviations, figures, money
 from rhapsode.book.figures import Place, Rule
 from rhapsode.book.numerals import ordinal
 
@@ -24,11 +24,34 @@ def spoken(text: str, language: str = "en") -> str:
     """
     if re.split("[-_]", language.strip().lower(), maxsplit=1)[0] not in ("en", "eng", "english"):
         return text
+    text = _without_mute_signs(text.translate(_LETTERS))
     for _ in range(_PASSES):
         before, text = text, _once(text)
         if text == before:
             break
     return text
+
+
+# What a voice of English letters has not learned: two letters in one, and signs that nobody reads out.
+_LETTERS = str.maketrans({
+    "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ß": "ss", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D",
+    "ð": "th", "Ð": "Th", "þ": "th", "Þ": "Th", "[": "(", "]": ")", "{": "(", "}": ")",
+})  # fmt: skip
+_MUTE = (
+    r"[|\\_¦®¶™†‡•‣←-⇿⌀-⏿─-➿⤀-⥿⬀-⯿\ufe00-\ufe0f\u200d\u20e3\U0001f000-\U0001faff]|~(?![0-9.])"
+    "|(?<=[A-Za-z]{2})/(?=[A-Za-z]{2})"  # and/or, not km/h
+)
+_MUTE_SIGNS = re.compile(rf" {{0,2}}(?:{_MUTE})(?: {{0,2}}(?:{_MUTE}))* {{0,2}}")
+
+
+def _without_mute_signs(text: str) -> str:
+    """A space where they stood between words, nothing at an end or before a mark that ends something."""
+
+    def parted(match: re.Match[str]) -> str:
+        at_an_end = match.start() == 0 or match.end() == len(text) or text[match.end()] in ".,;:!?)”’"
+        return "" if at_an_end else " "
+
+    return _MUTE_SIGNS.sub(parted, text)
 
 
 def _once(text: str) -> str:
@@ -98,13 +121,24 @@ def _before(place: Place) -> str:
     return f"{_BEFORE[sign]} "
 
 
+def _web(place: Place) -> str:
+    """The points of an address: www.example.com. What it begins with has no sound."""
+    if place.match[0] != ".":
+        return place["first"]
+    return "dot" if place.match.string[place.match.start() - 1 : place.match.start()].isalnum() else ""
+
+
 def _plus(place: Place) -> str:
     left = place.said.rstrip(" ")[-1:]
     return "plus" if left.isalnum() and place.after[:1] == " " and place.after[1:2].isalnum() else ""
 
 
+_DOMAIN = r"(?:[a-z0-9-]{1,63}\.){0,3}(?:com|org|net|edu|gov|info|co\.uk)(?![a-z0-9])"
 _SIGNS: tuple[Rule, ...] = (
+    (re.compile(r"https?://(?P<first>\w{1,63})"), _web),
+    (re.compile(rf"\.(?={_DOMAIN})"), _web),
     (re.compile("&"), lambda place: "and"),
+    (re.compile("©"), lambda place: "copyright"),
     (re.compile("@"), lambda place: "at"),
     (re.compile("%"), lambda place: "percent"),
     (re.compile(r"[#№§] ?(?=[0-9])"), lambda place: f"{_NAMING[place.match[0][0]]} "),
@@ -115,12 +149,12 @@ _SIGNS: tuple[Rule, ...] = (
     (re.compile("[⁰¹²³⁴-⁹]{1,4}"), _power),
 )
 _RULES = {
-    "figure": figures.RULES,
+    "figure": money.RULES + figures.RULES,
     "month": ((figures.MONTH_DAY, figures.month_day),),
     "word": abbreviations.RULES,
     "sign": _SIGNS,
 }
 _CANDIDATE = re.compile(
     rf"(?P<figure>{figures.BEGINNING})|(?P<month>(?<!\w){figures.MONTH}(?= [0-9]))|(?P<word>{abbreviations.BEGINNING})"
-    r"|(?P<sign>[&@%#№§+±≈~−=×÷⁰¹²³⁴-⁹-])"
+    rf"|(?P<sign>[&©@%#№§+±≈~−=×÷⁰¹²³⁴-⁹-]|\.(?={_DOMAIN})|(?<!\w)https?://(?=\w))"
 )

@@ -30,13 +30,16 @@ _NAMES = (
 )
 _NUMBER = rf"(?:the )?(?:[0-9]{{1,4}}|{_ROMAN}|{_WORDS})"
 _COLON = r"(?:[.:—–-]+(?:\s.*)?)?"
-_REST = r"(?:[ ]*[.:—–-][—–-]*(?:\s.*)?|\s.*)?"
+# A title follows after a space, or right after a dash, or a letter after a point or colon: 'CHAPTER II.--THE SEA'.
+_REST = r"(?:[ ]*[.:—–-][—–-]*(?:\s.*)?|[ ]*[.:]?(?:—|–|--)[—–-]*\S.*|[.:][\"'“‘]?[^\W\d_].*|\s.*)?"
+_COUNTED = re.compile(rf"(?:(?:{_CHAPTER}) {_NUMBER}|第[0-9一二三四五六七八九十百千]+[章回話话节]){_REST}", re.I | re.S)
 _PATTERNS = [
     (1, re.compile(rf"(?:(?:the )?(?:{_PART}) {_NUMBER}|第[0-9一二三四五六七八九十百]+[部卷]){_REST}", re.I | re.S)),
-    (2, re.compile(rf"(?:(?:{_CHAPTER}) {_NUMBER}|第[0-9一二三四五六七八九十百千]+[章回話话节]){_REST}", re.I | re.S)),
+    (2, _COUNTED),
     (2, re.compile(rf"(?:{_NAMES}|appendix(?: [A-Z0-9]{{1,4}})?){_COLON}", re.I | re.S)),
 ]
 _BARE = re.compile(rf"({_ROMAN}|[0-9]{{1,3}})\.?")
+_TITLED = re.compile(rf"({_ROMAN}|[0-9]{{1,3}})\.[ \n—–-]+(?=.*[^\W\d_]{{2}})([^\n]+(?:\n[^\n]+)?)")
 _PROSE_END = re.compile(r"[,;]$")
 
 
@@ -44,7 +47,7 @@ def find_headings(pieces: Sequence[Piece]) -> list[Piece]:
     """The same text with the headings in it marked: level 1 for parts, 2 for chapters."""
     pieces = [part for piece in pieces for part in _off_first_row(piece)]
     levels = [_level(piece) for piece in pieces]
-    if 2 not in levels:
+    if not any(level == 2 and _COUNTED.fullmatch(piece.text) for piece, level in zip(pieces, levels, strict=True)):
         _number_headings(pieces, levels)
     _forget_contents(levels)
     return [Piece("heading", p.text, level) if level else p for p, level in zip(pieces, levels, strict=True)]
@@ -84,13 +87,40 @@ def _reads_on(text: str) -> bool:
 
 
 def _number_headings(pieces: Sequence[Piece], levels: list[int]) -> None:
-    """Bare numerals that count on from 1 are headings where nothing else announces chapters."""
-    paragraphs = [(at, piece.text) for at, piece in enumerate(pieces) if piece.kind == "paragraph"]
-    found = [(at, match[1]) for at, text in paragraphs if (match := _BARE.fullmatch(text))]
-    values = [int(text) if text.isdigit() else _roman(text) for _, text in found]
-    if len(values) > 1 and values == list(range(1, len(values) + 1)):
-        for at, _ in found:
-            levels[at] = 2
+    """Where nothing else counts chapters: numerals with a title in capitals, else bare ones, that count on from 1."""
+    for numeral in (_titled, _bare):
+        found = [
+            (at, said) for at, piece in enumerate(pieces) if piece.kind == "paragraph" and (said := numeral(piece))
+        ]
+        values = [int(text) if text.isdigit() else _roman(text) for _, text in found]
+        if _counts_on(values, numeral is _titled):
+            for at, _ in found:
+                levels[at] = 2
+            return
+
+
+def _bare(piece: Piece) -> str:
+    """'IV' of 'IV.', '' of what is more than a numeral."""
+    match = _BARE.fullmatch(piece.text)
+    return match[1] if match else ""
+
+
+def _titled(piece: Piece) -> str:
+    """'IV' of 'IV. THE LAMP'; '' where the title is not in capitals, or the next row has a numeral of its own."""
+    match = _TITLED.fullmatch(piece.text) if len(piece.text) <= _MAX_HEADING else None
+    if not match or not match[2].isupper() or any(_TITLED.fullmatch(row) for row in match[2].split("\n")[1:]):
+        return ""
+    return match[1]
+
+
+def _counts_on(values: list[int], again: bool) -> bool:
+    """Whether numbers are 1, 2, 3 and so on; `again`: they may begin again, as after a table of contents."""
+    expected = 1
+    for value in values:
+        if value != expected and not (again and value == 1):
+            return False
+        expected = value + 1
+    return len(values) > 1
 
 
 def _roman(text: str) -> int:

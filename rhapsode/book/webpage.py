@@ -6,12 +6,13 @@ Knows where a page keeps its text, its title and its author; what the elements m
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 
 from rhapsode.book import markup
-from rhapsode.book.blocks import read_blocks
+from rhapsode.book.blocks import LICENCE_LEFT_OUT, read_blocks
 from rhapsode.book.chapters import cut_chapters, heading_marks
-from rhapsode.book.clean import one_line
+from rhapsode.book.clean import has_sound, one_line
 from rhapsode.book.markup import Element, descendants, tag_of, text_of, types_of
 from rhapsode.book.plain import encoding_note, title_from_name
 from rhapsode.errors import BookError
@@ -20,9 +21,19 @@ from rhapsode.types import Book
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _FURNITURE = {"nav", "aside", "form", "footer", "menu", "dialog"}
 _FURNITURE_ROLES = {"navigation", "search", "banner", "contentinfo", "complementary", "dialog"}
+# What pages call such parts where no tag says it, as whole names of a class or an id: 'market-share' is none.
+_FURNITURE_NAMES = re.compile(
+    r"(?:cookie|gdpr|consent)s?[-_]?(?:banner|notice|consent|bar|popup|message|overlay|modal|wall|dialog)"
+    r"|(?:site|main|top|primary)?[-_]?(?:nav|navbar|navigation|menu)|breadcrumbs?|skip[-_]?(?:link|nav|to[-_]content)"
+    r"|sidebar|comments|comments?[-_](?:area|list|section)|(?:social|share)[-_]?(?:share|links|buttons|bar|icons|media)"
+    r"|related[-_]?(?:posts|articles|stories|links)|newsletter(?:[-_]?(?:signup|form|box))?|mw-editsection|noprint|navbox"
+)
+_NAMED_TAGS = {"div", "section", "ul", "ol", "span", "a", "sup", "table"}  # only of these a name is believed
+_MOST_NAMED = 0.25  # of the page's letters: more is its text, whatever it is called
 _LOWEST_CHAPTER = 2  # h3 and below part a chapter, they do not start one
 _CANDIDATES = 20  # elements that are weighed; a page with more articles is a list of them
 _FEW = 200  # elements, among which the page's own header has its title
+_SHOWN = 30  # characters of a part that was left out
 _MOST = 0.5  # of the page's letters: an element that holds as many is its text
 
 
@@ -44,13 +55,18 @@ def read_page(raw: bytes, path: Path) -> Book:
     author = metas.get("author") or metas.get("dc.creator") or metas.get("article:author") or file_author
     language = one_line(root.get("lang") or root.get(_XML_LANG) or root.get("xml:lang") or "")
     main = _main_part(root)
-    _drop_furniture(main)
+    dropped = _drop_furniture(main)
     blocks = read_blocks(main)
     high = [piece if piece.level <= _LOWEST_CHAPTER else piece._replace(level=0) for piece in blocks.pieces]
     chapters = cut_chapters(blocks.pieces, heading_marks(high), title)
     if not chapters:
         raise BookError(f"{path.name} holds no text to read aloud.")
     notes = encoding_note(guessed)
+    if dropped:
+        some = ", ".join(repr(words) for words in dropped[:3]) + (" and more" if len(dropped) > 3 else "")
+        notes += (f"Left out {len(dropped)} part(s) of the page beside its text, such as menus: {some}.",)
+    if blocks.licence:
+        notes += (LICENCE_LEFT_OUT,)
     if blocks.notes:
         notes += (f"Left out {blocks.notes} footnote(s) and the marks that point to them.",)
     return Book(title, "" if author.startswith("http") else author, language, chapters, notes=notes)
@@ -80,19 +96,48 @@ def _weight(element: Element) -> int:
     return weight
 
 
-def _drop_furniture(top: Element) -> None:
-    """Take out menus, forms, footers and the page's own header, and keep the text that follows them."""
-    for element in [e for e in top.iterdescendants() if _is_furniture(e)]:
-        parent = element.getparent()
-        if parent is None:
-            continue
-        before = element.getprevious()
-        tail = element.tail or ""
+def _drop_furniture(top: Element) -> list[str]:
+    """Take out menus, forms, banners, footers and the page's own header, and keep the text that follows them.
+
+    The first words of each part that had any.
+    """
+    said: list[str] = []
+    for element in _furniture(top):
+        words = one_line(text_of(element))
+        said += [words[:_SHOWN]] if has_sound(words) else []
+        parent, before, tail = element.getparent(), element.getprevious(), element.tail or ""
         if before is not None:
             before.tail = (before.tail or "") + tail
-        else:
+        elif parent is not None:
             parent.text = (parent.text or "") + tail
-        parent.remove(element)
+        if parent is not None:
+            parent.remove(element)
+    return said
+
+
+def _furniture(top: Element) -> list[Element]:
+    """The outermost elements below `top` that are furniture, in document order."""
+    most = _MOST_NAMED * _weight(top)
+    heavy = 0  # elements with such a name that hold much of the text; after a few of them no name is believed
+    found: list[Element] = []
+    stack = list(reversed(top))
+    while stack:
+        element = stack.pop()
+        named = heavy < _CANDIDATES and _is_called_furniture(element)
+        if named and _weight(element) > most:
+            named, heavy = False, heavy + 1
+        if named or _is_furniture(element):
+            found.append(element)
+        else:
+            stack.extend(reversed(element))
+    return found
+
+
+def _is_called_furniture(element: Element) -> bool:
+    if tag_of(element) not in _NAMED_TAGS:
+        return False
+    names = f"{element.get('class') or ''} {element.get('id') or ''}".lower().split()
+    return any(_FURNITURE_NAMES.fullmatch(name) for name in names)
 
 
 def _is_furniture(element: Element) -> bool:

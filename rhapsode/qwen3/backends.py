@@ -1,9 +1,10 @@
-"""Which back end a device name belongs to. Imports no array library."""
+"""Which back end a device name belongs to, and whether its library is there. Needs no array library itself."""
 
 from __future__ import annotations
 
 import platform
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Literal
 
@@ -11,10 +12,13 @@ from rhapsode.errors import UserError
 
 MLX: Literal["mlx"] = "mlx"
 Backend = Literal["torch", "mlx"]
+_MODULES: dict[Backend, str] = {"torch": "torch", "mlx": "mlx.core"}
 
 
 def backend_of(device: str) -> Backend:
-    """MLX where it is named, or for `auto` on Apple silicon. Raises `UserError` if what is meant is not installed.
+    """MLX where it is named, or for `auto` on Apple silicon.
+
+    Raises `UserError` if what is meant is not installed, or is and cannot be loaded.
 
     PyTorch, which has the other devices, is not brought to Apple silicon; there `auto` takes it only where it is all
     that is there.
@@ -24,6 +28,13 @@ def backend_of(device: str) -> Backend:
         raise UserError(
             f"The device {device!r} needs {chosen}, which is not installed: pip install 'rhapsode[{chosen}]' brings it."
         )
+    try:
+        import_module(_MODULES[chosen])
+    except (ImportError, OSError) as error:  # a library of the system that it wants, or files of another version
+        raise UserError(
+            f"The device {device!r} needs {chosen}, which is installed but cannot be loaded: "
+            f"{(str(error).splitlines() or [type(error).__name__])[0].rstrip('.')}."
+        ) from error
     return chosen
 
 

@@ -88,7 +88,11 @@ class SharedNarrator:
         if self._crew is None:
             self._started()
         try:
-            yield from self._read({line.index: line for line in lines})
+            given = list(lines)
+            # Numbered anew: lines of two texts read together have the same indices.
+            for take in self._read({number: replace(line, index=number) for number, line in enumerate(given)}):
+                # What it is handed is what it was given, not a copy that came back.
+                yield replace(take, line=given[take.line.index])
         except BaseException:
             self.close()
             raise
@@ -138,8 +142,8 @@ class SharedNarrator:
             take: Take = said.take
             before = self._counts[number].frames
             self._counts[number] = _Counts(before + take.frames, said.useful, said.retakes)
-            # What it is handed is what it was given, not a copy that came back.
-            yield replace(take, line=left.pop(take.line.index))
+            del left[take.line.index]
+            yield take
         if len(alive) < len(self.devices):
             self.close()  # so that another reading begins with all of them
 

@@ -160,6 +160,28 @@ def test_documents_in_other_encodings(tmp_path: Path) -> None:
     assert " ".join(texts(book)) == "café thé “no”"
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "content"),
+    [
+        ("x.jpg", "image/jpeg", JPEG + b"<p>not a word</p>"), ("x.css", "text/css", "p { color: red }"),
+        ("x.pdf", "application/pdf", b"%PDF-1.7 words"), ("x.xhtml", "application/xhtml+xml", JPEG + bytes(32)),
+    ],
+)  # fmt: skip
+def test_what_is_no_text_in_the_reading_order_is_noted(tmp_path: Path, name: str, kind: str, content: str) -> None:
+    path = write_epub(
+        tmp_path, dict(TWO), manifest=f'<item id="x" href="{name}" media-type="{kind}"/>',
+        spine='<itemref idref="p0"/><itemref idref="x"/><itemref idref="p1"/>', extra={f"OEBPS/{name}": content},
+    )  # fmt: skip
+    book = read_book(path)
+    assert texts(book) == ["Dawn\nIt rained.", "Noon\nIt shone."]
+    assert book.notes == (f"1 document(s) of the book hold no text: {name}.",)
+
+
+@pytest.mark.parametrize("raw", [page("<p>It rained.</p>").encode("utf-16"), b"<p>It\0 rained.</p>" + b" " * 99])
+def test_zero_bytes_do_not_make_a_document_binary(tmp_path: Path, raw: bytes) -> None:
+    assert texts(read_book(write_epub(tmp_path, {"a.xhtml": raw}))) == ["It rained."]
+
+
 def test_empty_documents_make_no_chapter(tmp_path: Path) -> None:
     pages = {"cover.xhtml": page('<img src="c.jpg"/>'), **TWO, "blank.xhtml": page("<p>&nbsp;</p><p>\u200b</p><hr/>")}
     entries = [("cover.xhtml", "Cover"), ("a.xhtml", "Dawn"), ("blank.xhtml", "Blank"), ("b.xhtml", "Noon")]
@@ -188,6 +210,33 @@ ENCRYPTION = (
     '<enc:CipherReference URI="{uri}"/></enc:CipherData></enc:EncryptedData></encryption>'
 )
 AES = "http://www.w3.org/2001/04/xmlenc#aes128-cbc"
+
+
+LICENCE = (
+    '<section class="pg-boilerplate pgheader" id="pg-header"><h2 id="pg-head">The Project Gutenberg eBook of X</h2>'
+    "<p>For the use of anyone anywhere.</p></section>"
+    "{}"
+    '<section class="pg-boilerplate pgheader" id="pg-footer"><h2 id="pg-foot">THE FULL LICENSE</h2>'
+    "<p>Section 1. General terms of use.</p></section>"
+)
+
+
+@pytest.mark.parametrize("with_navigation", [True, False])
+def test_gutenbergs_licence_is_left_out_and_noted(tmp_path: Path, with_navigation: bool) -> None:
+    story = '<h2 id="one">One</h2><p>It rained.</p><h2 id="two">Two</h2><p>It shone.</p>'
+    places = (("pg-head", "The Project Gutenberg eBook of X"), ("one", "One"), ("two", "Two"), ("pg-foot", "LICENSE"))
+    toc = nav(*((f"a.xhtml#{anchor}", label) for anchor, label in places)) if with_navigation else None
+    book = read_book(write_epub(tmp_path, {"a.xhtml": page(LICENCE.format(story))}, navigation=toc))
+    assert titles(book) == ["One", "Two"]
+    assert texts(book) == ["One\nIt rained.", "Two\nIt shone."]
+    assert book.notes == ("Left out Gutenberg's header and licence.",)
+
+
+def test_a_document_of_the_licence_alone(tmp_path: Path) -> None:
+    pages = dict(TWO) | {"c.xhtml": page(LICENCE.format(""))}
+    entries = [("a.xhtml", "Dawn"), ("b.xhtml", "Noon"), ("c.xhtml", "THE FULL LICENSE")]
+    book = read_book(write_epub(tmp_path, pages, navigation=nav(*entries)))
+    assert titles(book) == ["Dawn", "Noon"] and texts(book)[1] == "Noon\nIt shone."
 
 
 def test_drm_is_refused(tmp_path: Path) -> None:

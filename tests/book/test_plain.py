@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from make_epub import texts, titles
 
-from rhapsode.book import read_book
+from rhapsode.book import read_book, split_lines
 from rhapsode.book.plain import read_text
 from rhapsode.errors import BookError
 from rhapsode.types import Book
@@ -59,6 +59,26 @@ class TestWrapping:
         text = "It was\nlate.\n   Then it\nrained."
         assert [b.text for b in read(tmp_path, text).chapters[0].blocks] == ["It was\nlate.", "Then it\nrained."]
 
+    def test_ornaments_within_a_paragraph(self, tmp_path: Path) -> None:
+        book = read(
+            tmp_path, "Chapter 1\n=========\n\nIt rained.\n* * *\nIt shone.\n---\n\nChapter 2\n---------\nIt snowed."
+        )
+        assert titles(book) == ["Chapter 1", "Chapter 2"]
+        assert [(b.kind, b.text) for c in book.chapters for b in c.blocks] == [
+            ("heading", "Chapter 1"), ("paragraph", "It rained."), ("break", ""), ("paragraph", "It shone."),
+            ("heading", "Chapter 2"), ("paragraph", "It snowed."),
+        ]  # fmt: skip
+
+    def test_marks_of_emphasis_are_not_read(self, tmp_path: Path) -> None:
+        text = (
+            '_He_ asked _Mr. Smith_\'s wife: "_Why\nnot?_" ... my_file_name, ____ and _ and 5_6 stay, __so__ does not.'
+        )
+        book = read(tmp_path, text)
+        assert texts(book) == [
+            'He asked Mr. Smith\'s wife: "Why\nnot?" ... my_file_name, ____ and _ and 5_6 stay, so does not.'
+        ]
+        assert len(split_lines(read(tmp_path, "_He_ met _Mr. Smith_ again."))) == 1
+
     def test_no_word_is_glued_and_none_is_lost(self, tmp_path: Path) -> None:
         text = "I do not\nremember when I\n\n   last saw\n   the sea, but\n\tit was grey.\n"
         assert " ".join(texts(read(tmp_path, text))).split() == text.split()
@@ -80,16 +100,44 @@ class TestChapters:
     @pytest.mark.parametrize(
         ("one", "two"),
         [("1", "2"), ("I.", "II."), ("Kapitel 1", "Kapitel 2: Abend"), ("Chapitre premier", "Chapitre 2"),
-         ("第一章 雨", "第二章"), ("Chapter the First", "Chapter Twenty-One"), ("Prologue", "Chapter 1")],
+         ("第一章 雨", "第二章"), ("CHAPTER I.--THE RAIN", "CHAPTER II.—The Sun"), ("Chapter 1:Rain", "Chapter 2.Sun"),
+         ("I. THE RAIN", "II. THE SUN AND\nTHE MOON"), ("1. RAIN", "2. SUN"),
+         ("Chapter the First", "Chapter Twenty-One"), ("Prologue", "Chapter 1")],
     )  # fmt: skip
     def test_ways_to_announce(self, tmp_path: Path, one: str, two: str) -> None:
         book = read(tmp_path, f"{one}\n\nIt rained here.\n\n{two}\n\nIt shone there.")
         expected = [one, two] if one != "Chapitre premier" else ["My book", two]
-        assert titles(book) == expected
+        assert titles(book) == [title.replace("\n", " ") for title in expected]
+
+    def test_titles_with_numerals_after_their_contents_and_above_bare_ones(self, tmp_path: Path) -> None:
+        contents = "I. THE RAIN\n\nII. THE SUN\n\nIII. THE END\n\n"
+        text = (
+            "I. THE RAIN\n\nI.\n\nIt rained.\n\nII.\n\nAgain.\n\nII. THE SUN\n\nIt shone.\n\nIII. THE END\n\nNo more."
+        )
+        book = read(tmp_path, "Introduction\n\nOf what follows.\n\n" + contents + text)
+        assert titles(book) == ["Introduction", "I. THE RAIN", "II. THE SUN", "III. THE END"]
+        assert texts(book)[1] == "I. THE RAIN\nI.\nIt rained.\nII.\nAgain."
+
+    @pytest.mark.parametrize("marks", ["II. THE SUN", "1. rain and more\n\n2. sun and more", "1. 雨です\n\n2. 日です"])
+    def test_numerals_that_are_no_headings(self, tmp_path: Path, marks: str) -> None:
+        assert titles(read(tmp_path, f"It rained.\n\n{marks}\n\nIt shone.")) == ["My book"]
+
+    def test_bare_numerals_beside_a_prologue(self, tmp_path: Path) -> None:
+        text = "Prologue\n\nIt rained.\n\nI\n\nIt shone.\n\nII\n\nIt snowed.\n\nEpilogue\n\nNo more."
+        assert titles(read(tmp_path, text)) == ["Prologue", "I", "II", "Epilogue"]
 
     @pytest.mark.parametrize(
         "line",
-        ["Part one of the plan was simple.", "Chapter 2,", "Book me a room.", "Part of me", "I", "Act now!", "Section"],
+        [
+            "Part one of the plan was simple.",
+            "Part one—the best of it all—was simple.",
+            "Chapter 2,",
+            "Book me a room.",
+            "Part of me",
+            "I",
+            "Act now!",
+            "Section",
+        ],
     )
     def test_what_is_no_heading(self, tmp_path: Path, line: str) -> None:
         assert titles(read(tmp_path, f"It rained.\n\n{line}\n\nIt shone.")) == ["My book"]
@@ -123,6 +171,23 @@ class TestGutenberg:
         assert texts(book) == [("It rained. " * 50).strip()]
         assert "Gutenberg" in book.notes[0]
 
+    def test_marks_of_several_lines_and_the_line_before_the_last(self, tmp_path: Path) -> None:
+        start = "*** START OF THE PROJECT GUTENBERG EBOOK THE SEA;\nOR, THE RAIN ***\n\n"
+        text = "It rained. " * 50 + "\n\n\nEnd of the Project Gutenberg EBook of The Sea, by\nAnn Hale\n\n"
+        book = read(tmp_path, self.HEAD + start + text + self.END)
+        assert texts(book) == [("It rained. " * 50).strip()]
+        kept = "End of the Project Gutenberg story was near.\n\n" + "It rained. " * 150
+        assert texts(read(tmp_path, self.HEAD + self.START + kept + self.END))[0].startswith("End of the")
+
+    def test_a_long_title_and_pictures_without_a_caption(self, tmp_path: Path) -> None:
+        head = self.HEAD.replace("The Sea", "The Sea: or,\n       The Rain")
+        text = "[Illustration]\n\n[Illustration: A boat.]\n\n" + "It rained. " * 50
+        book = read(tmp_path, head + self.START + text + self.END)
+        assert book.title == "The Sea: or, The Rain"
+        assert texts(book)[0].startswith("[Illustration: A boat.]\nIt rained.")
+        assert book.notes[1] == "Left out 1 mark(s) of illustrations without a caption."
+        assert texts(read(tmp_path, "[Illustration]\n\nIt rained."))[0].startswith("[Ill"), "no word of Gutenberg"
+
     def test_nothing_is_left_out_where_little_would_be_left(self, tmp_path: Path) -> None:
         book = read(tmp_path, self.HEAD + self.START + "Short." + self.END + " More." * 99)
         assert "Licence" in texts(book)[0] and "kept" in book.notes[0]
@@ -153,6 +218,18 @@ class TestMarkdown:
         )
         assert (book.title, titles(book)) == ("The Sea", ["The Sea", "Dawn", "Noon"])
 
+    def test_footnotes_are_left_out_and_said(self, tmp_path: Path) -> None:
+        text = (
+            "It rained[^1], and[^b] ~~shone~~.[^none] [^1]\n\n[^1]: A note that\ngoes on.\n\n    With a paragraph.\n\n"
+            "Then it snowed.\n\n[^b]: Another.\n[^c]: Nobody points here.\n# End\n\nNo more."
+        )
+        book = read(tmp_path, text, "x.md")
+        assert texts(book) == [
+            "It rained, and shone.[^none]\nThen it snowed.\n[^c]: Nobody points here.",
+            "End\nNo more.",
+        ]
+        assert book.notes == ("Left out 2 footnote(s) and the marks that point to them.",)
+
     def test_no_headings(self, tmp_path: Path) -> None:
         assert titles(read(tmp_path, "Only text.", "Some notes.MD")) == ["Some notes"]
 
@@ -172,6 +249,39 @@ class TestPages:
         assert list(zip(titles(book), texts(book), strict=True)) == [
             ("Rain", "Rain\nIt rained all day, and all night.\ntail"), ("A", "A\nx"), ("B", "B\ny"),
         ]  # fmt: skip
+
+    PARTS = (
+        "<div class='cookie-banner'>We use cookies.</div><a class='skip-link'>Skip</a><div id='main-menu'>Home</div>",
+        "<div class='x sidebar'><h3>Most read</h3><ul><li>Snow</ul></div><section id='comments'>First!</section>",
+    )
+
+    def test_what_a_page_calls_furniture_is_left_out_and_said(self, tmp_path: Path) -> None:
+        text = "It rained all day, and all night. " * 8
+        heading = "<h2>Rain<span class='mw-editsection'>[edit]</span></h2>"
+        book = read(tmp_path, f"<title>T</title>{self.PARTS[0]}{heading}<p>{text}</p>{self.PARTS[1]}tail", "x.html")
+        assert texts(book) == [f"Rain\n{text.strip()}\ntail"]
+        assert book.notes == (
+            "Left out 6 part(s) of the page beside its text, such as menus: 'We use cookies.', 'Skip', "
+            "'Home' and more.",
+        )
+
+    def test_no_text_is_lost_for_its_name(self, tmp_path: Path) -> None:
+        """Names that only sound like it, elements that hold most of the text, and parts without a word."""
+        parts = ("market-share", "informed-consent", "related-work", "social-history", "has-sidebar", "menus-of-paris")
+        body = "".join(f"<section id='{name}'><p>Of {name}.</p></section>" for name in parts)
+        book = read(
+            tmp_path, f"<title>T</title><div class='sidebar'><div class='nav'>{body}</div></div><nav></nav>", "x.html"
+        )
+        assert texts(book) == ["\n".join(f"Of {name}." for name in parts)]
+        assert book.notes == ()
+
+    def test_gutenbergs_licence_is_left_out(self, tmp_path: Path) -> None:
+        parts = [
+            f"<section class='pg-boilerplate pg{n}er'><h2>Legal</h2><p>Legal.</p></section>" for n in ("head", "foot")
+        ]
+        book = read(tmp_path, f"<title>T</title>{parts[0]}<h2>One</h2><p>It rained.</p>{parts[1]}", "x.html")
+        assert texts(book) == ["One\nIt rained."]
+        assert book.notes == ("Left out Gutenberg's header and licence.",)
 
     def test_a_page_without_article_is_read_whole(self, tmp_path: Path) -> None:
         html = "<title>T</title><nav>no</nav><p>One.<article>small</article><p>" + "Long text. " * 20

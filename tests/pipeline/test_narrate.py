@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -143,9 +144,10 @@ def test_chosen_chapters(chosen: str | Iterable[int], numbers: set[int], checkpo
         ("", "'' is no choice"), ("1,,2", "'' is no choice"), ("-2", "'-2' is no choice"),
         ("4", "no chapter 4; the book has 3"), ("2-9", "no chapter 9; the book has 3"),
         ("9-", "no chapter 9; the book has 3"), ([4], "no chapter 4"), ([], "no text to read"),
+        (["1"], "'1' is no number of a chapter"), (1.5, "1.5 is no number"), ([1, None], "None is no number"),
     ],
 )  # fmt: skip
-def test_wrong_choices(chosen: str | list[int], said: str, checkpoint: Path, book: Path) -> None:
+def test_wrong_choices(chosen: Any, said: str, checkpoint: Path, book: Path) -> None:
     before = books.contents(book.parent)
     with pytest.raises(rhapsode.UserError, match=said):
         rhapsode.narrate(book, "some.m4b", checkpoint=checkpoint, device="cpu", chapters=chosen)

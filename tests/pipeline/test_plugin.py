@@ -12,7 +12,7 @@ import pytest
 
 import rhapsode
 from rhapsode import narrator
-from tests.pipeline import books, processes
+from tests.pipeline import books, fakes, processes
 
 PLUGIN = """
 import numpy as np
@@ -109,6 +109,40 @@ def test_qwen3_comes_from_a_bare_checkout_too(monkeypatch: pytest.MonkeyPatch) -
     assert narrator.find().__name__ == "rhapsode.qwen3.narrator"  # type: ignore[attr-defined]
     with pytest.raises(rhapsode.UserError, match="installed are qwen3"):
         narrator.find("fake")
+
+
+def test_lines_of_two_texts_are_all_read() -> None:
+    """Each text counts its lines from 0; read together, no line may take the place of another."""
+    both = [*rhapsode.lines("The first text is here."), *rhapsode.lines("The second text is here.")]
+    assert [line.index for line in both] == [0, 0]
+    takes = list(narrator.SpokenForms(fakes.FakeNarrator(0.1), str.upper).read(iter(both)))
+    assert [take.line for take in takes] == both
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("voice", 3, "a text"), ("device", None, "a text"), ("device", 0, "a text"), ("language", b"en", "a text"),
+        ("slots", "8", "a whole number"), ("slots", 8.0, "a whole number"), ("threads", "1", "a whole number"),
+        ("seed", "1", "a whole number"), ("seed", 1.5, "a whole number"), ("tries", True, "a whole number"),
+        ("seed", None, "a whole number"), ("offline", "no", "true or false"), ("checkpoint", 3, "a text"),
+        ("sampling", rhapsode.Sampling(greedy=True), "names with their values"), ("sampling", [1], "names"),
+    ],
+)  # fmt: skip
+def test_an_option_of_the_wrong_kind_is_named(name: str, value: object, wanted: str, book: Path) -> None:
+    before = books.contents(book.parent)
+    with pytest.raises(rhapsode.UserError, match=f"^{name} must be {wanted}.*, not "):
+        rhapsode.narrate(book, **{name: value})
+    assert books.contents(book.parent) == before
+
+
+def test_options_of_every_kind_are_taken(checkpoint: Path) -> None:
+    options = rhapsode.Options(
+        checkpoint=checkpoint,  # type: ignore[arg-type]
+        voice="ryan", slots=2, seed=-1, sampling={"greedy": True}, begun=({"seed": 1},), offline=True,
+    )  # fmt: skip
+    assert options.checkpoint == str(checkpoint)
+    assert rhapsode.Options().voice is None
 
 
 def test_importing_imports_no_array_library(tmp_path: Path) -> None:

@@ -122,6 +122,52 @@ def test_nothing_is_divided_by_nothing(hands: Clock) -> None:
         progress.end()
 
 
+class Gone(io.StringIO):
+    """A terminal or pipe whose other side is closed."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+    def flush(self) -> None:
+        raise OSError(5, "Input/output error")
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_reading_goes_on_without_a_listener(
+    terminal: bool, hands: Clock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heard = Gone()
+    monkeypatch.setattr(heard, "isatty", lambda: terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    progress = Progress(heard)
+    progress.note("x")
+    progress.begin(10.0, resumed=7)
+    hands.now += 60
+    progress.take(take(1.0, "loops"), 1.0)
+    progress.writing(1, 2)
+    progress.end()
+    assert capsys.readouterr() == ("", ""), "nor does a bar complain from a thread of its own"
+
+
+def test_a_process_without_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    Progress().note("x")
+    Progress(quiet=True).note("x")
+
+
+@pytest.mark.parametrize("kind", ["dumb", "unknown"])
+def test_a_terminal_without_bars_gets_lines(kind: str, hands: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = io.StringIO()
+    monkeypatch.setattr(heard, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", kind)
+    progress = Progress(heard)
+    progress.begin(10.0, resumed=0)
+    hands.now += PLAIN_EVERY_S
+    progress.take(take(5.0), 5.0)
+    progress.end()
+    assert heard.getvalue() == "reading 50%: 0:05 made, 0.3 x real time, 0:15 left\n"
+
+
 def read_until(terminal: int, last: str) -> str:
     """What a terminal was sent up to `last`: one read hands out only what has arrived by then."""
     screen = b""

@@ -78,6 +78,11 @@ def test_takes_are_those_of_one_device(
     assert list(shared.read([])) == []
 
 
+def test_lines_of_two_texts_are_all_read(shared: SharedNarrator, lines: list[Line]) -> None:
+    both = [lines[0], line(lines[0].index, "The second text begins with this.")]
+    assert sorted(take.line.text for take in shared.read(both)) == sorted(line.text for line in both)
+
+
 def test_both_read(shared: SharedNarrator, lines: list[Line]) -> None:
     before = [counts.frames for counts in shared._counts]
     takes = list(shared.read(lines))

@@ -58,6 +58,19 @@ def test_a_narrator_that_cannot_stream_speaks_by_lines(monkeypatch: pytest.Monke
     assert len(samples(b"".join(pieces))) == fakes.RATE // 2
 
 
+def test_a_disk_that_is_full_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`rhapsode say TEXT --stream > FILE` where the disk takes no more."""
+    if not Path("/dev/full").exists():
+        pytest.skip("the system has no disk that is always full")
+    monkeypatch.setattr(pipeline, "find", lambda _: fakes.FakeDoor(fakes.FakeNarrator(0.5)))
+    heard = io.StringIO()
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        monkeypatch.setattr(sys, "stderr", heard)
+        assert cli.main(["say", "One.", "--stream", "--quiet"]) == 2
+    assert heard.getvalue() == "rhapsode: The sound cannot be written to stdout: No space left on device.\n"
+
+
 @pytest.mark.parametrize("option", [["--out", "x.wav"], ["--picture", "x.svg"], ["--json"], ["--overwrite"]], ids=str)
 def test_what_does_not_go_with_it(option: list[str], capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     assert cli.main(["say", "Oh.", "--stream", *option]) == 2

@@ -65,3 +65,18 @@ def test_a_problem_is_one_sentence(
 ) -> None:
     assert main(["doctor", "--device", "cpu", "--checkpoint", str(folder), *words]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_a_library_that_cannot_be_loaded_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Installed, but for want of a library of the system, say, no use."""
+
+    def broken(name: str) -> Any:
+        raise OSError("libgomp.so.1: cannot open shared object file\nand more")
+
+    monkeypatch.setattr("rhapsode.qwen3.backends.import_module", broken)
+    for command in (["doctor"], ["say", "Oh."], ["bench", "--shapes", "demo"]):
+        assert main([*command, "--device", "cpu"]) == 2
+        said = "needs torch, which is installed but cannot be loaded: libgomp.so.1: cannot open shared object file."
+        assert capsys.readouterr().err == f"rhapsode: The device 'cpu' {said}\n"
