@@ -37,7 +37,10 @@ _numbers = itertools.count()
 
 with contextlib.suppress(ImportError):  # a machine rented for its GPU has less than a developer's
     from hypothesis import HealthCheck, settings
+    from hypothesis.internal.conjecture import providers
 
+    # It takes constants from what has been imported: from whatever ran before, and wherever this folder lies.
+    providers.is_local_module_file = lambda path: False
     # The same examples in every run; none is wrong for having taken long, or remembered.
     settings.register_profile(
         "steady", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]

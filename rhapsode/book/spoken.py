@@ -24,9 +24,9 @@ def spoken(text: str, language: str = "en") -> str:
     """
     if re.split("[-_]", language.strip().lower(), maxsplit=1)[0] not in ("en", "eng", "english"):
         return text
-    text = _without_mute_signs(text.translate(_LETTERS))
+    text = text.translate(_LETTERS)
     for _ in range(_PASSES):
-        before, text = text, _once(text)
+        before, text = text, _once(_without_mute_signs(text))  # a sign may be mute only between words: $5/6
         if text == before:
             break
     return text

@@ -264,6 +264,8 @@ TRICKY = st.lists(st.sampled_from([*PIECES.split(), " ", " ", " "]), max_size=12
 @given(TRICKY | st.text(max_size=60))
 @example("Henry VIII VI")
 @example("5Mr.5Mr. St. 5")
+@example("$0/0")
+@example("00000/0 1,000/0")
 def test_twice_is_once_and_no_digit_is_left(text: str) -> None:
     said = spoken(text)
     assert not set(said) & set(string.digits)
