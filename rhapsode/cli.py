@@ -258,8 +258,9 @@ def _print_report(report: Any, as_json: bool) -> None:
     if len(report.bad) > 20:
         print(f"and {len(report.bad) - 20} more bad lines; all are in {report.record}")
     chapters = f"{report.chapters} chapters, " if report.chapters > 1 else ""
+    lines = f"{report.lines} line{'s' * (report.lines != 1)}"
     print(
-        f"{report.out}: {clock(report.audio_s)} of sound, {chapters}{report.lines} lines in {clock(report.wall_s)} "
+        f"{report.out}: {clock(report.audio_s)} of sound, {chapters}{lines} in {clock(report.wall_s)} "
         f"(RTF {report.rtf:.3f}, {report.useful:.0%} of frames useful, {report.retakes} retakes, "
         f"{report.bad_lines} bad lines)"
     )

@@ -70,6 +70,7 @@ class Crew:
         self._ended = False
         self._processes: list[subprocess.Popen[bytes]] = []
         self._ears: list[threading.Thread] = []
+        _fill_standard_numbers()
         try:
             for worker in workers:
                 self._processes.append(_start(worker))
@@ -148,6 +149,14 @@ def deal(things: Sequence[Thing], shares: int, size: Callable[[Thing], float]) -
     for place, thing in enumerate(things):
         dealt[given[place]].append(thing)
     return dealt
+
+
+def _fill_standard_numbers() -> None:
+    """Of a process that was started without stdin, stdout or stderr: a pipe of ours that gets such a number would be
+    taken for one of them."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
 
 
 def _start(worker: Worker) -> subprocess.Popen[bytes]:

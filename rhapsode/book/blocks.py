@@ -93,6 +93,7 @@ class _Walker:
         self.heading = 0
         self.preformatted = 0
         self.note_lists = 0
+        self.quotes: list[Element] = []  # open `q`s that got marks
 
     def walk(self, top: Element) -> None:
         stack: list[tuple[Element, Iterator[Element]]] = []
@@ -132,6 +133,9 @@ class _Walker:
             self.next_cell()
         elif block:
             self.open_block(element, tag)
+        elif tag == "q" and not inline.has_quotation_mark(element):
+            self.add(inline.QUOTES[len(self.quotes) % 2][0])
+            self.quotes.append(element)
         self.text(element.text)
         return True
 
@@ -206,6 +210,9 @@ class _Walker:
 
     def leave(self, element: Element) -> None:
         tag = tag_of(element)
+        if self.quotes and self.quotes[-1] is element:
+            self.quotes.pop()
+            self.add(inline.QUOTES[len(self.quotes) % 2][1])
         if not self.is_block(element, tag):
             return
         self.flush()

@@ -1,4 +1,4 @@
-"""What a few inline elements mean to a listener: note marks, page and line numbers, ruby, list numbers.
+"""What a few inline elements mean to a listener: note marks, page and line numbers, ruby, list numbers, quotations.
 
 Knows single elements; keeps no state and writes no block. Each rule errs on the side of reading aloud:
 what is not plainly a mark is text ('20th', 'H2O', 'E = mc2', a link whose words are words).
@@ -10,6 +10,7 @@ import re
 
 from rhapsode.book.markup import Element, short_text, tag_of, text_of, types_of
 
+QUOTES = ("“”", "‘’")  # of a `q`, and of one within it: who looks at the page sees them, and they are not in the text
 NOTE_MARK = "\x01"  # stands in running text for a mark that was left out; cleaned text holds no controls
 
 _NOTE_TYPES = {"noteref", "doc-noteref"}
@@ -60,6 +61,12 @@ def is_page_mark(element: Element) -> bool:
         return False
     text = short_text(element, _MAX_MARK)
     return text is not None and (by_type or _PAGE_TEXT.fullmatch(text) is not None)
+
+
+def has_quotation_mark(quote: Element) -> bool:
+    """Whether a `q` brings its own marks, as those do whose style draws none."""
+    text = text_of(quote).strip()
+    return not text or text[0] in "“\"„«‘‚‹"
 
 
 def ruby_text(ruby: Element) -> str:

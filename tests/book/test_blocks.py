@@ -198,6 +198,20 @@ def test_ruby_is_read_once(ruby: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("quote", "expected"),
+    [
+        ("<q>Go,</q> she said", "“Go,” she said"),
+        ("<q>He said <q>no</q> and <q><i>left</i></q>.</q>", "“He said ‘no’ and ‘left’.”"),
+        ("<q>“Go,”</q> she said", "“Go,” she said"),
+        ("<q><i>«Va»</i></q>", "«Va»"),
+        ("<q></q>and<q> </q>", "and"),
+    ],
+)
+def test_quotation_marks_that_only_a_page_shows(quote: str, expected: str) -> None:
+    assert paragraphs(f"<p>{quote}</p><p><q>Next.</q></p>") == [expected, "“Next.”"]
+
+
+@pytest.mark.parametrize(
     ("math", "expected"),
     [
         ('<math alttext="x squared"><mi>x</mi></math>', "x squared"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,6 +85,17 @@ def test_a_killed_process_is_told_of_and_the_others_go_on() -> None:
         made.send(1, "lost")
         made.send(0, "kept")
         assert made.hear() == (0, "kept")
+
+
+def test_who_has_no_stderr_has_workers() -> None:
+    script = (
+        "from tests.pipeline.test_workers import crew\n"
+        "with crew('echo', argument=3) as made:\n"
+        "    print(made.hear())"
+    )
+    command = ["sh", "-c", '"$0" -c "$1" 2>&-', sys.executable, script]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120)
+    assert done.stdout == "(0, ('argument', 3, None))\n"
 
 
 def test_none_is_left_behind() -> None:
