@@ -66,7 +66,7 @@ def is_page_mark(element: Element) -> bool:
 def has_quotation_mark(quote: Element) -> bool:
     """Whether a `q` brings its own marks, as those do whose style draws none."""
     text = text_of(quote).strip()
-    return not text or text[0] in "“\"„«‘‚‹"
+    return not text or text[0] in '“"„«‘‚‹'
 
 
 def ruby_text(ruby: Element) -> str:

@@ -89,9 +89,7 @@ def test_a_killed_process_is_told_of_and_the_others_go_on() -> None:
 
 def test_who_has_no_stderr_has_workers() -> None:
     script = (
-        "from tests.pipeline.test_workers import crew\n"
-        "with crew('echo', argument=3) as made:\n"
-        "    print(made.hear())"
+        "from tests.pipeline.test_workers import crew\nwith crew('echo', argument=3) as made:\n    print(made.hear())"
     )
     command = ["sh", "-c", '"$0" -c "$1" 2>&-', sys.executable, script]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120)
