@@ -88,7 +88,7 @@ def cut(blocks: Iterable[np.ndarray], rate: int, frame: int) -> Iterator[Piece]:
 def _place(sound: np.ndarray, least: int, frame: int) -> int:
     """Frames of `sound` up to the first silence after `least`; twice as many where there is none."""
     frames = sound[(least - _QUIET) * frame : (2 * least + _QUIET) * frame].reshape(-1, frame)
-    loud = np.abs(frames).max(axis=1)
+    loud = np.count_nonzero(frames, axis=1)
     for place in range(least):
         if not loud[place : place + 2 * _QUIET].any():
             return least + place
@@ -98,9 +98,21 @@ def _place(sound: np.ndarray, least: int, frame: int) -> int:
 # ---------------------------------------------------------------------- encoding
 
 
-def encode_whole(context: av.AudioCodecContext, blocks: Iterable[np.ndarray], rate: int) -> Iterator[av.Packet]:
-    """The packets of a sound of int16 blocks at `rate` by one open encoder, which may have another."""
-    return _packets(context, blocks, rate)
+def encode_whole(
+    context: av.AudioCodecContext, blocks: Iterable[np.ndarray], rate: int, at: int = 0
+) -> Iterator[av.Packet]:
+    """The packets of a sound of int16 blocks at `rate` that begins at sample `at`, by one encoder, which may have
+    another rate."""
+    for block in blocks:
+        for begin in range(0, len(block), _BLOCK):
+            part = block[np.newaxis, begin : begin + _BLOCK]
+            frame = av.AudioFrame.from_ndarray(part, format="s16", layout="mono")
+            frame.sample_rate = rate
+            frame.time_base = Fraction(1, rate)
+            frame.pts = at
+            at += part.shape[1]
+            yield from context.encode(frame)
+    yield from context.encode(None)
 
 
 def encode_pieces(codec: Codec, pieces: Iterator[Piece], samples: int) -> Iterator[av.Packet]:
@@ -150,7 +162,7 @@ def _encoded(codec: Codec, piece: Piece) -> list[_Plain]:
 def _kept(context: av.AudioCodecContext, piece: Piece) -> Iterator[av.Packet]:
     """Packets of what a piece stands for."""
     padding: int | None = None
-    for packet in _packets(context, [piece.sound], context.sample_rate, piece.start):
+    for packet in encode_whole(context, [piece.sound], context.sample_rate, piece.start):
         if packet.pts is None:
             raise RuntimeError(f"{context.name} made a packet without a time")
         if padding is None:
@@ -158,21 +170,6 @@ def _kept(context: av.AudioCodecContext, piece: Piece) -> Iterator[av.Packet]:
         begin = packet.pts + padding
         if piece.first <= begin and (piece.end is None or begin < piece.end):
             yield packet
-
-
-def _packets(
-    context: av.AudioCodecContext, blocks: Iterable[np.ndarray], rate: int, at: int = 0
-) -> Iterator[av.Packet]:
-    for block in blocks:
-        for begin in range(0, len(block), _BLOCK):
-            part = block[np.newaxis, begin : begin + _BLOCK]
-            frame = av.AudioFrame.from_ndarray(part, format="s16", layout="mono")
-            frame.sample_rate = rate
-            frame.time_base = Fraction(1, rate)
-            frame.pts = at
-            at += part.shape[1]
-            yield from context.encode(frame)
-    yield from context.encode(None)
 
 
 def _packet(data: bytes, pts: int, duration: int, base: Fraction) -> av.Packet:

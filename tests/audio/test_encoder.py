@@ -89,6 +89,11 @@ def test_cuts_lie_in_silence_where_there_is_some(short: None, tone: Tone, frame:
     assert loud and all(begin < place < begin + 60_000 for place in loud), "only where it is loud for too long"
 
 
+def test_the_lowest_sample_is_no_silence(short: None) -> None:
+    pcm = np.tile(np.array([0, -32768], np.int16), 20_000)  # whose magnitude two bytes do not hold
+    assert pieces_of(pcm, 576)[0].end == 2 * 576 * round(0.5 * RATE / 576)
+
+
 # ---------------------------------------------------------------------- joining
 
 

@@ -97,15 +97,20 @@ def test_a_second_book_begins_at_nothing(hands: Clock) -> None:
     assert first == second == ["reading 50%: 0:40 made, 2.0 x real time, 0:20 left", "writing 50%: 0:20 left"]
 
 
+def say_all(progress: Progress, hands: Clock) -> None:
+    """Everything that a progress can be asked to show."""
+    progress.note("x")
+    progress.begin(10.0, resumed=7)
+    hands.now += 60
+    progress.take(take(1.0, "loops"), 1.0)
+    progress.writing(1, 2)
+    progress.end()
+
+
 def test_quiet_says_nothing(hands: Clock) -> None:
     heard = io.StringIO()
     for progress in (Progress(heard, quiet=True), Progress.silent()):
-        progress.note("x")
-        progress.begin(10.0, resumed=7)
-        hands.now += 60
-        progress.take(take(1.0, "loops"), 1.0)
-        progress.writing(1, 2)
-        progress.end()
+        say_all(progress, hands)
     assert heard.getvalue() == ""
 
 
@@ -140,12 +145,7 @@ def test_reading_goes_on_without_a_listener(
     monkeypatch.setattr(heard, "isatty", lambda: terminal)
     monkeypatch.setenv("TERM", "xterm")
     progress = Progress(heard)
-    progress.note("x")
-    progress.begin(10.0, resumed=7)
-    hands.now += 60
-    progress.take(take(1.0, "loops"), 1.0)
-    progress.writing(1, 2)
-    progress.end()
+    say_all(progress, hands)
     assert capsys.readouterr() == ("", ""), "nor does a bar complain from a thread of its own"
 
 
