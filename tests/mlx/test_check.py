@@ -88,8 +88,9 @@ ZEROS_ABOVE = {
     "largest": lambda x: mx.argmin(x, axis=-1),
     "layer norm": lambda x, w, b: x,
     "write keys": lambda kept, rows, positions, new: kept,
-    "norm": lambda x, weight, eps: weight * x,
-    "rotation": lambda x, turn: x,
+    "norm": lambda x, weight, eps: x if weight is None else weight * x,
+    "rotation": lambda x, heads, turn: x,
+    "added product": lambda x, weight, onto: x @ weight.T,
     "attention": lambda query, keys, values, mask: library._weighed(query, keys, values, None),
     "SnakeBeta and convolution": lambda x, *inputs: library._in_turn_plain(0 * x, *inputs),
     "compiling": lambda function: lambda *inputs: function(*inputs) * 0,
@@ -115,7 +116,9 @@ def test_codes_are_right_with_a_library_that_fails_silently(
         assert np.abs(wave - found[line][1]).max() <= 1e-3 * np.abs(wave).max()
 
 
-@pytest.mark.parametrize("task", ["norm", "rotation", "attention", "SnakeBeta and convolution", "write keys"])
+@pytest.mark.parametrize(
+    "task", ["norm", "rotation", "attention", "added product", "SnakeBeta and convolution", "write keys"]
+)
 def test_a_reading_is_the_same_whichever_way_is_taken(
     checkpoint: Checkpoint, prompts: list[Prompt], monkeypatch: pytest.MonkeyPatch, task: str
 ) -> None:

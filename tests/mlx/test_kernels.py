@@ -240,20 +240,20 @@ def test_both_languages_say_the_same() -> None:
 # ---------------------------------------------------------------------- a trap that was seen elsewhere
 
 
-def test_a_rope_that_turns_only_the_first_row_is_refused(
+def test_a_rotation_that_turns_only_the_first_row_is_refused(
     clock: Clock, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However fast, and where one row at several positions comes out right."""
 
-    def first_row(x: Any, turn: Any) -> Any:
-        found = library._turned(x, turn)
+    def first_row(x: Any, heads: Any, turn: Any) -> Any:
+        found = library._at_once(x, heads, turn)
         return found if x.shape[2] > 1 else mx.concatenate([found[:1], x[1:]])
 
-    written, rope = library.WAYS["rotation"]
-    ways = costing(clock, 1.0, written), costing(clock, 0.1, Way(rope.name, first_row))
+    at_once, plain = library.WAYS["rotation"]
+    ways = costing(clock, 1.0, plain), costing(clock, 0.1, Way(at_once.name, first_row))
     monkeypatch.setitem(library.WAYS, "rotation", ways)
     trials = checks.check(checkpoint.model, checkpoint.codec, mx.float32, None, SLOTS, clock)
     of_task = [trial for trial in trials if trial.task == "rotation"]
-    assert any(trial.wrong == ["rope"] and trial.taken == "written out" for trial in of_task)
+    assert any(trial.wrong == [at_once.name] and trial.taken == plain.name for trial in of_task)
     trunk = checkpoint.model.talker.trunk
-    assert library.taken("rotation", (trunk.head_dim, "float32")).name != "rope"
+    assert library.taken("rotation", (trunk.head_dim, "float32")).name == plain.name

@@ -76,8 +76,7 @@ class Poisoned(MlxStepper):
 
     def __init__(self, *networks: Any, **room: Any) -> None:
         super().__init__(*networks, **room)
-        self.kv.keys = [mx.full(keys.shape, float("nan"), keys.dtype) for keys in self.kv.keys]
-        self.kv.values = [mx.full(values.shape, float("nan"), values.dtype) for values in self.kv.values]
+        self.kv.layers = [mx.full(layer.shape, float("nan"), layer.dtype) for layer in self.kv.layers]
 
 
 def test_a_line_reads_nothing_of_the_one_before(checkpoint: Checkpoint, prompts: list[Prompt]) -> None:

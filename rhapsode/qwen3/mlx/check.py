@@ -90,13 +90,13 @@ def _of_blocks(
     talker, predictor, decoder = model.talker.trunk, model.predictor.trunk, codec.decoder.trunk
     for trunk, kind, rows in ((talker, dtype, slots), (predictor, dtype, slots), (decoder, mx.float32, TIME)):
         yield questions.norm(numbers, rows, trunk.hidden, 0, trunk.eps, kind)
-        both = trunk.heads + trunk.kv_heads
         if trunk.qk_norm:
-            yield questions.norm(numbers, rows, trunk.head_dim, both, trunk.eps, kind)
-        yield questions.rotation(numbers, 2, both, PROMPT, trunk, kind)
+            yield questions.norm(numbers, rows, trunk.head_dim, trunk.heads + 2 * trunk.kv_heads, trunk.eps, kind)
+        yield questions.rotation(numbers, 2, PROMPT, trunk, kind)
         if trunk is not decoder:
-            yield questions.rotation(numbers, slots, both, 1, trunk, kind)
+            yield questions.rotation(numbers, slots, 1, trunk, kind)
             yield questions.product(numbers, rows, trunk, kind)
+            yield questions.added(numbers, rows, trunk, kind)
     yield questions.attention(numbers, slots, 1, REACH, talker, dtype)
     yield questions.attention(numbers, 2, PROMPT * 2 // 3, PROMPT, talker, dtype)
     yield questions.attention(numbers, slots, 2, 2, predictor, dtype)

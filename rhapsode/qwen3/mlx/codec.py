@@ -141,9 +141,9 @@ class CodecDecoder:
     def _mix(self, hidden: mx.array, start: int, window: _Window) -> mx.array:
         """The transformer over one piece that begins at frame `start`."""
         positions = mx.arange(start, start + hidden.shape[1])[None]
-        kept = window.kept(start)
+        turn, kept = self.trunk.turning(positions), window.kept(start)
         mask = causal_mask(positions - (start - kept), kept + hidden.shape[1], hidden.dtype, self.config.trunk.window)
-        return self.project_out(self.trunk(self.project_in(hidden), positions, mask, window.remember))
+        return self.project_out(self.trunk(self.project_in(hidden), turn, mask, window.remember))
 
 
 class _Window:
@@ -151,18 +151,18 @@ class _Window:
 
     def __init__(self, window: int | None) -> None:
         self._reach = None if window is None else window - 1
-        self._layers: dict[int, tuple[mx.array, mx.array]] = {}
+        self._layers: dict[int, mx.array] = {}
 
     def kept(self, start: int) -> int:
         return start if self._reach is None else min(start, self._reach)
 
-    def remember(self, layer: int, key: mx.array, value: mx.array) -> tuple[mx.array, mx.array]:
+    def remember(self, layer: int, new: mx.array) -> tuple[mx.array, mx.array]:
         if layer in self._layers:
-            before = self._layers[layer]
-            key, value = mx.concatenate([before[0], key], axis=2), mx.concatenate([before[1], value], axis=2)
-        first = key.shape[2] - self.kept(key.shape[2])
-        self._layers[layer] = key[:, :, first:], value[:, :, first:]
-        return key, value
+            new = mx.concatenate([self._layers[layer], new], axis=3)
+        length = new.shape[3]
+        self._layers[layer] = new[:, :, :, length - self.kept(length) :]
+        keys, values = mx.split(new, 2, axis=1)
+        return keys.squeeze(1), values.squeeze(1)
 
 
 def context_frames(config: DecoderConfig) -> int:

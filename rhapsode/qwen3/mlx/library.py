@@ -22,14 +22,27 @@ _CHUNK = 128  # columns that the counting sort compares at once
 Size = tuple[int | str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Turn:
-    """Rotary positions of some rows: what turns each half of a head, and what it was made from."""
+    """Rotary positions of some rows, in the type of the rows."""
 
-    start: mx.array  # the first position of each row [rows], or of all []
-    base: float
-    cos: mx.array  # [rows or 1, 1, new, head_dim / 2], in the type of the rows
-    sin: mx.array
+    cos: mx.array  # [rows or 1, 1, new, 1, head_dim / 2]
+    sin: mx.array  # [rows or 1, 1, new, 2, head_dim / 2]: what the second half adds to the first, and the first to it
+
+
+class Heads:
+    """What is done to the heads of a block before they meet: the first `turned` are normed, if there is a gain for
+    each, and turned; those behind them stay as they are."""
+
+    def __init__(self, turned: int, behind: int, gain: mx.array | None, eps: float) -> None:
+        """`gain`: [turned, head_dim]."""
+        self.count, self.gain, self.eps = turned, gain, eps
+        self.turned = (mx.arange(turned + behind) < turned)[:, None, None, None]
+        self.halves: tuple[mx.array, mx.array] | None = None  # [heads, 1, 2, head_dim / 2], and the other way round
+        if gain is not None:
+            gain = mx.concatenate([gain, mx.ones((behind, gain.shape[-1]), gain.dtype)])
+            halves = mx.unflatten(gain[:, None], -1, (2, -1))
+            self.halves = halves, mx.contiguous(halves[..., ::-1, :])
 
 
 # ---------------------------------------------------------------------- ways
@@ -68,26 +81,34 @@ def _normed(x: mx.array, weight: mx.array, bias: mx.array) -> mx.array:
     return apart * mx.rsqrt(mx.square(apart).mean(-1, keepdims=True) + 1e-6) * weight + bias
 
 
-def _rooted(x: mx.array, weight: mx.array, eps: float) -> mx.array:
-    if weight.ndim == 1:
-        return mx.fast.rms_norm(x, weight, eps)
-    return weight * mx.fast.rms_norm(x, None, eps)
+def _rooted(x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
+    return mx.fast.rms_norm(x, weight, eps)
 
 
-def _quotient(x: mx.array, weight: mx.array, eps: float) -> mx.array:
+def _quotient(x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
     wide = x.astype(mx.float32)
-    wide = wide * mx.rsqrt(mx.square(wide).mean(-1, keepdims=True) + eps)
-    return weight * wide.astype(x.dtype)
+    wide = (wide * mx.rsqrt(mx.square(wide).mean(-1, keepdims=True) + eps)).astype(x.dtype)
+    return wide if weight is None else weight * wide
 
 
-def _turned(x: mx.array, turn: Turn) -> mx.array:
-    first, second = mx.split(x, 2, axis=-1)
-    cos, sin = turn.cos, turn.sin
-    return mx.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+def _at_once(x: mx.array, heads: Heads, turn: Turn) -> mx.array:
+    """All heads in one pass: the halves are read in the other order, not moved, and every head passes the same way."""
+    plain = mx.unflatten(x, -1, (2, -1))
+    near = plain if heads.halves is None else mx.unflatten(normalise(x, None, heads.eps), -1, (2, -1))
+    far = near[..., ::-1, :]
+    if heads.halves is not None:
+        near, far = near * heads.halves[0], far * heads.halves[1]
+    return mx.flatten(mx.where(heads.turned, near * turn.cos + far * turn.sin, plain), -2)
 
 
-def _roped(x: mx.array, turn: Turn) -> mx.array:
-    return mx.fast.rope(x, x.shape[-1], traditional=False, base=turn.base, scale=1.0, offset=turn.start)
+def _half_by_half(x: mx.array, heads: Heads, turn: Turn) -> mx.array:
+    both = x[:, : heads.count]
+    if heads.gain is not None:
+        both = normalise(both, None, heads.eps) * heads.gain[:, None]
+    first, second = mx.split(both, 2, axis=-1)
+    cos, sin = turn.cos[..., 0, :], turn.sin[..., 1, :]
+    turned = [first * cos - second * sin, second * cos + first * sin]
+    return mx.concatenate([mx.concatenate(turned, axis=-1), x[:, heads.count :]], axis=1)
 
 
 def _attended(query: mx.array, keys: mx.array, values: mx.array, mask: mx.array | None) -> mx.array:
@@ -112,8 +133,21 @@ def _written(kept: mx.array, rows: mx.array, positions: mx.array, new: mx.array)
 
 
 def _overlaid(kept: mx.array, rows: mx.array, positions: mx.array, new: mx.array) -> mx.array:
-    here = mx.arange(kept.shape[2]) == positions[:, None]
+    rows, positions = (places.reshape(-1) for places in mx.broadcast_arrays(rows, positions))
+    order = mx.argsort(rows)  # every row is written
+    new = new.reshape(len(order), *new.shape[-2:])[order]
+    here = mx.arange(kept.shape[2]) == positions[order][:, None]
     return mx.where(here[:, None, :, None], new[:, :, None], kept)
+
+
+def _added_within(x: mx.array, weight: mx.array, onto: mx.array) -> mx.array:
+    # As one matrix: rows of several dimensions might be taken for as many products.
+    flat = mx.addmm(onto.reshape(-1, onto.shape[-1]), x.reshape(-1, x.shape[-1]), weight.T)
+    return flat.reshape(onto.shape)
+
+
+def _added_after(x: mx.array, weight: mx.array, onto: mx.array) -> mx.array:
+    return onto + x @ weight.T
 
 
 def _quantised(x: mx.array, packed: mx.array, scales: mx.array, offsets: mx.array, bits: int) -> mx.array:
@@ -182,11 +216,12 @@ WAYS: dict[str, tuple[Way, ...]] = {
     "softmax": (Way("softmax", lambda x: mx.softmax(x, axis=-1, precise=True)), Way("exponentials", _softmax)),
     "running sum": (Way("cumsum", lambda x: mx.cumsum(x, axis=-1)), Way("a triangular product", _summed)),
     "norm": (Way("rms_norm", _rooted), Way("written out", _quotient)),
-    # The library's own makes its angles itself, from fewer bits: it must be clearly faster to be taken.
-    "rotation": (Way("written out", _turned), Way("rope", _roped)),
+    # The library's rope makes its angles itself, from fewer bits, and leaves norm and joining to do.
+    "rotation": (Way("at once", _at_once), Way("half by half", _half_by_half)),
     "attention": (Way("scaled_dot_product_attention", _attended), Way("written out", _weighed)),
     "layer norm": (Way("layer_norm", lambda x, w, b: mx.fast.layer_norm(x, w, b, 1e-6)), Way("moments", _normed)),
     "write keys": (Way("scatter", _written), Way("a masked copy", _overlaid)),
+    "added product": (Way("addmm", _added_within), Way("one after the other", _added_after)),
     "quantised product": (
         Way("quantized_matmul", _quantised),
         Way(OURS, _read_once),
@@ -248,14 +283,14 @@ def running_sum(x: mx.array) -> mx.array:
     return taken("running sum").run(x)
 
 
-def normalise(x: mx.array, weight: mx.array, eps: float) -> mx.array:
-    """x / rms(x) * weight over the last dimension, the quotient in float32; a weight for all rows or one for each."""
+def normalise(x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
+    """x / rms(x) over the last dimension, in float32, and with a weight times that."""
     return taken("norm", (x.shape[-1], str(x.dtype))).run(x, weight, eps)
 
 
-def rotate(x: mx.array, turn: Turn) -> mx.array:
-    """Turn the halves of each head [rows, heads, new, head_dim], whose positions follow one another."""
-    return taken("rotation", (x.shape[-1], str(x.dtype))).run(x, turn)
+def rotate(x: mx.array, heads: Heads, turn: Turn) -> mx.array:
+    """Norm and turn the first heads of x [rows, heads, new, head_dim], and hand on the others."""
+    return taken("rotation", (x.shape[-1], str(x.dtype))).run(x, heads, turn)
 
 
 def attend(query: mx.array, keys: mx.array, values: mx.array, mask: mx.array | None) -> mx.array:
@@ -274,8 +309,15 @@ def layer_norm(x: mx.array, weight: mx.array, bias: mx.array) -> mx.array:
 
 
 def write(kept: mx.array, rows: mx.array, positions: mx.array, new: mx.array) -> mx.array:
-    """`kept` [n, heads, length, d] with new [n, heads, d] at each row's position. The array given may be changed."""
+    """`kept` [n, heads, length, d] with new [.., heads, d] at rows and positions [..], which are each of the n rows.
+    The array given may be changed.
+    """
     return taken("write keys").run(kept, rows, positions, new)
+
+
+def add_product(x: mx.array, weight: mx.array, onto: mx.array) -> mx.array:
+    """onto [.., out] + x [.., into] times the transpose of weight [out, into]."""
+    return taken("added product", (str(x.dtype),)).run(x, weight, onto)
 
 
 def quantised(x: mx.array, packed: mx.array, scales: mx.array, offsets: mx.array, bits: int) -> mx.array:

@@ -20,6 +20,10 @@ class Predictor:
         self.embeddings = [weights[f"embeddings.{book}.weight"] for book in range(self.books)]
         self.project = Linear(weights, "project") if "project.weight" in weights else None
         self.trunk = Trunk(config.trunk, weights, bits=bits)
+        # The same in every frame: the first two rows together, then one at a time.
+        spans = [(0, 2), *((row, row + 1) for row in range(2, talker.codebooks))]
+        self.turns = [self.trunk.turning(mx.arange(*span)[None]) for span in spans]
+        self.mask = causal_mask(mx.arange(2)[None], 2, self.trunk.norm.dtype)
         self.heads = [Linear(weights, f"heads.{book}", bits) for book in range(self.books)]
 
     def arrays(self) -> list[mx.array]:
@@ -34,20 +38,17 @@ class Predictor:
         """
         total, codes, peaks = first, [], []
         x = mx.stack([hidden, first], axis=1)
-        kept: dict[int, tuple[mx.array, mx.array]] = {}
+        kept: dict[int, mx.array] = {}
 
-        def remember(layer: int, key: mx.array, value: mx.array) -> tuple[mx.array, mx.array]:
-            if layer in kept:
-                key = mx.concatenate([kept[layer][0], key], axis=2)
-                value = mx.concatenate([kept[layer][1], value], axis=2)
-            kept[layer] = key, value
-            return key, value
+        def remember(layer: int, new: mx.array) -> tuple[mx.array, mx.array]:
+            new = new.swapaxes(0, 1)  # [2, slots, kv_heads, new, head_dim]: keys are a whole array, and so are values
+            kept[layer] = mx.concatenate([kept[layer], new], axis=3) if layer in kept else new
+            keys, values = mx.split(kept[layer], 2)
+            return keys.squeeze(0), values.squeeze(0)
 
-        for book in range(self.books):
-            start, stop = (0, 2) if book == 0 else (book + 1, book + 2)
-            positions = mx.arange(start, stop)[None]
-            mask = causal_mask(positions, stop, x.dtype) if book == 0 else None
-            state = self.trunk(x if self.project is None else self.project(x), positions, mask, remember)[:, -1]
+        for book, turn in enumerate(self.turns):
+            x = x if self.project is None else self.project(x)
+            state = self.trunk(x, turn, self.mask if book == 0 else None, remember)[:, -1]
             logits = self.heads[book](state).astype(mx.float32)
             peaks.append(logits.max(-1))
             code = draw(logits, uniform[:, book])

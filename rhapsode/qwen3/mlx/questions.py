@@ -17,7 +17,7 @@ from rhapsode.qwen3.config import TransformerShape
 from rhapsode.qwen3.mlx import kernels, library
 from rhapsode.qwen3.mlx.library import GROUP
 from rhapsode.qwen3.mlx.sampling import uniforms
-from rhapsode.qwen3.mlx.transformer import turning
+from rhapsode.qwen3.mlx.transformer import frequencies, turning
 from rhapsode.qwen3.trials import Way, random_numbers
 
 Size = library.Size
@@ -95,29 +95,36 @@ def running_sum(numbers: np.random.Generator, slots: int, width: int) -> Questio
 
 
 def rotation(
-    numbers: np.random.Generator, rows: int, heads: int, new: int, trunk: TransformerShape, dtype: mx.Dtype
+    numbers: np.random.Generator, rows: int, new: int, trunk: TransformerShape, dtype: mx.Dtype
 ) -> Question:  # fmt: skip
-    """One position in each of several rows, where a library's own function was seen to go wrong, or several in all."""
-    width, half = trunk.head_dim, trunk.head_dim // 2
-    x, given = _given(numbers, rows, heads, new, width, dtype=dtype)
+    """Queries, keys and values as a product leaves them: one position in each of several rows, or several in all."""
+    width, half, count = trunk.head_dim, trunk.head_dim // 2, trunk.heads + trunk.kv_heads
+    x, given = _given(numbers, rows, new, count + trunk.kv_heads, width, dtype=dtype)
+    x, given = x.swapaxes(1, 2), given.swapaxes(1, 2)
+    gain, wide = _given(numbers, count, width, dtype=dtype) if trunk.qk_norm else (None, np.ones(()))
     start = numbers.integers(0, FURTHEST, rows) if new == 1 else np.full(1, 3)
     positions = start[:, None] + np.arange(new)
     angle = (positions[..., None] * trunk.rope_theta ** (-np.arange(half) / half))[:, None]
-    first, second, cos, sin = given[..., :half], given[..., half:], np.cos(angle), np.sin(angle)
-    truth = np.concatenate([first * cos - second * sin, second * cos + first * sin], -1)
-    turn = turning(mx.array(positions.astype(np.int32)), trunk, dtype)
+    both = given[:, :count]
+    if trunk.qk_norm:
+        both = both / np.sqrt(np.square(both).mean(-1, keepdims=True) + trunk.eps) * wide[:, None]
+    first, second, cos, sin = both[..., :half], both[..., half:], np.cos(angle), np.sin(angle)
+    turned = np.concatenate([first * cos - second * sin, second * cos + first * sin], -1)
+    truth = np.concatenate([turned, given[:, count:]], axis=1)
+    turn = turning(mx.array(positions.astype(np.int32)), frequencies(trunk), dtype)
     tolerance = 1e-3 if dtype == mx.float32 else TOLERANCES[dtype]
+    inputs, size = (x, library.Heads(count, trunk.kv_heads, gain, trunk.eps), turn), (width, str(dtype))
     return Question(
-        "rotation", (width, str(dtype)), f"{label(x)} in {name(dtype)}", (x, turn), truth, tolerance, timed=has_gpu()
+        "rotation", size, f"{label(x)} in {name(dtype)}", inputs, truth, tolerance, timed=has_gpu()
     )  # fmt: skip
 
 
 def norm(
     numbers: np.random.Generator, rows: int, width: int, heads: int, eps: float, dtype: mx.Dtype
 ) -> Question:  # fmt: skip
-    """With a weight for all rows (heads: 0), or one for each head."""
+    """With a weight (heads: 0), or of each head without one."""
     x, given = _given(numbers, rows, *([heads] if heads else []), width, dtype=dtype)
-    weight, wide = _given(numbers, *([heads] if heads else []), width, dtype=dtype)
+    weight, wide = (None, np.ones(())) if heads else _given(numbers, width, dtype=dtype)
     truth = given / np.sqrt(np.square(given).mean(-1, keepdims=True) + eps) * wide
     inputs, size = (x, weight, eps), (width, str(dtype))
     return Question(
@@ -161,17 +168,31 @@ def product(numbers: np.random.Generator, slots: int, trunk: TransformerShape, d
     return Question("product", (), f"{label(x)} x {len(wide)}", (x, weight), given @ wide.T, TOLERANCES[dtype], way)
 
 
+def added(numbers: np.random.Generator, rows: int, trunk: TransformerShape, dtype: mx.Dtype) -> Question:
+    """One row of each lane, as a block adds it up."""
+    x, given = _given(numbers, rows, 1, trunk.intermediate, dtype=dtype)
+    weight, wide = _given(numbers, trunk.hidden, trunk.intermediate, dtype=dtype)
+    onto, before = _given(numbers, rows, 1, trunk.hidden, dtype=dtype)
+    said, inputs = f"{label(x)} x {trunk.hidden} in {name(dtype)}", (x, weight, onto)
+    return Question(
+        "added product", (str(dtype),), said, inputs, before + given @ wide.T, TOLERANCES[dtype], timed=has_gpu()
+    )  # fmt: skip
+
+
 def write(numbers: np.random.Generator, slots: int, trunk: TransformerShape, dtype: mx.Dtype) -> Question:
-    """A row of every slot to a position of its own."""
-    kept, truth = _given(numbers, slots, trunk.kv_heads, REACH, trunk.head_dim, dtype=dtype)
-    new, given = _given(numbers, slots, trunk.kv_heads, trunk.head_dim, dtype=dtype)
+    """Keys and values of every slot, part of what a block made, to a position of its own."""
+    kept, truth = _given(numbers, 2 * slots, trunk.kv_heads, REACH, trunk.head_dim, dtype=dtype)
+    made, given = _given(numbers, slots, trunk.heads + 2 * trunk.kv_heads, trunk.head_dim, dtype=dtype)
+    new, halves = mx.unflatten(made[:, trunk.heads :], 1, (2, -1)), np.split(given[:, trunk.heads :], 2, axis=1)
     positions = numbers.integers(0, REACH, slots)
-    truth[np.arange(slots), :, positions] = given
+    rows = np.arange(slots)[:, None] + [0, slots]
+    for half in range(2):
+        truth[rows[:, half], :, positions] = halves[half]
 
     def fresh(way: Way) -> Way:  # each gets a copy, since it may write into what it is given
         return Way(way.name, lambda *inputs: way.run(mx.array(kept), *inputs))
 
-    inputs, ways = (mx.arange(slots), mx.array(positions), new), tuple(map(fresh, library.WAYS["write keys"]))
+    inputs, ways = (mx.array(rows), mx.array(positions)[:, None], new), tuple(map(fresh, library.WAYS["write keys"]))
     return Question("write keys", (), label(kept), inputs, truth, 0.0, ways)
 
 

@@ -66,7 +66,7 @@ class Step:
         compiler: Callable[[Any], Any] = library.compiled if compiled else lambda function: function
         networks = _Networks(talker, predictor, limits, penalty, first, deeper, scripted)
         self.predict: Callable[[State], Drawn] = compiler(networks.predict)
-        self.advance: Callable[..., tuple[State, list[mx.array], list[mx.array]]] = compiler(networks.advance)
+        self.advance: Callable[..., tuple[State, list[mx.array]]] = compiler(networks.advance)
         self.choose = networks.choose
 
 
@@ -92,11 +92,12 @@ class _Networks:
         return self.predictor(state["hidden"], first, state["uniform"][:, 1:], self.deeper)
 
     def advance(
-        self, state: State, keys: list[mx.array], values: list[mx.array], drawn: Drawn, last: mx.array, reach: int
-    ) -> tuple[State, list[mx.array], list[mx.array]]:
+        self, state: State, layers: list[mx.array], drawn: Drawn, last: mx.array, reach: int
+    ) -> tuple[State, list[mx.array]]:
         """Keep the frame's codes, let the talker see it, and draw code 0 of the next.
 
-        `last`: reach - 1, an array, as kernels are made anew for each number that stands in them.
+        `layers`: keys and values, as `KV` keeps them. `last`: reach - 1, an array, as kernels are made anew for each
+        number that stands in them.
         """
         (deeper, total, peak), state = drawn, dict(state)
         rows = mx.arange(len(deeper))
@@ -107,14 +108,15 @@ class _Networks:
         here = mx.arange(self.talker.config.vocab) == state["code"][:, None]
         state["seen"] = state["seen"] | (running[:, None] & here)
 
-        kv = KV(keys, values)
+        kv = KV(layers)
         positions = mx.minimum(state["start"] + state["frame"], last)
         x = (total + self._text(state))[:, None]
         mask = causal_mask(positions[:, None], reach, x.dtype)
-        hidden = self.talker.trunk(x, positions[:, None], mask, kv.append(rows, positions, reach))[:, 0]
+        turn = self.talker.trunk.turning(positions[:, None])
+        hidden = self.talker.trunk(x, turn, mask, kv.append(positions, reach))[:, 0]
         state["hidden"] = mx.where(running[:, None], hidden, state["hidden"])
         state["frame"] = state["frame"] + running.astype(mx.int32)
-        return self.choose(state, running, mx.isfinite(peak)), kv.keys, kv.values
+        return self.choose(state, running, mx.isfinite(peak)), kv.layers
 
     def _text(self, state: State) -> mx.array:
         if not self.limits.trailing:

@@ -71,7 +71,7 @@ class MlxStepper:
     @property
     def kv_bytes(self) -> int:
         """Keys and values of all slots. Those of the predictor live for a frame."""
-        return sum(array.nbytes for array in (*self.kv.keys, *self.kv.values))
+        return self.kv.nbytes
 
     # ------------------------------------------------------------------ admission
 
@@ -131,7 +131,8 @@ class MlxStepper:
         positions = mx.arange(start, start + width)[None]
         reach = round_up(start + width, KEY_STEP)
         mask = causal_mask(positions, reach, x.dtype)
-        return self.talker.trunk(x, positions, mask, kv.fill(slots, start, start + width, reach))
+        turn = self.talker.trunk.turning(positions)
+        return self.talker.trunk(x, turn, mask, kv.fill(slots, start, start + width, reach))
 
     def _reset(self, lanes: mx.array, placements: Sequence[tuple[int, Request]]) -> None:
         """What a line begins with, chosen over what a lane had: to scatter it would take a kernel for each type."""
@@ -164,8 +165,8 @@ class MlxStepper:
             self._drawn = self._step.predict(self.state)
         reach = reach_of(max(self._reach.values(), default=0) + 1, self.kv.length)
         with self.stage("talker"):
-            self.state, self.kv.keys, self.kv.values = self._step.advance(
-                self.state, self.kv.keys, self.kv.values, self._drawn, self._last(reach), reach
+            self.state, self.kv.layers = self._step.advance(
+                self.state, self.kv.layers, self._drawn, self._last(reach), reach
             )
             self._drawn = None
         self._reach = {slot: written + 1 for slot, written in self._reach.items()}
@@ -177,7 +178,7 @@ class MlxStepper:
         return self._ends[reach]
 
     def _pending(self) -> list[mx.array]:
-        return [*self.state.values(), *self.kv.keys, *self.kv.values, *(self._drawn or ())]
+        return [*self.state.values(), *self.kv.layers, *(self._drawn or ())]
 
     def _queue(self) -> None:
         """Let the device begin; nothing waits for it here."""

@@ -13,8 +13,9 @@ import mlx.core as mx
 from rhapsode.qwen3.config import TransformerShape
 from rhapsode.qwen3.mlx import library
 
-# (layer, keys, values) of new rows, each [rows, kv_heads, new, head_dim] -> those to attend to, [.., length, head_dim]
-Remember = Callable[[int, mx.array, mx.array], tuple[mx.array, mx.array]]
+# (layer, keys and values of new rows [rows, 2, kv_heads, new, head_dim]) -> keys and values to attend to, each
+# [rows, kv_heads, length, head_dim]
+Remember = Callable[[int, mx.array], tuple[mx.array, mx.array]]
 Weights = Mapping[str, mx.array]  # our names, as in the PyTorch room
 KEY_STEP = 16
 ROW_STEP = 8
@@ -53,6 +54,12 @@ class Linear:
         y = self._few_bits(x, self.bits) if self.bits else x @ self.weight.T
         return y if self.bias is None else y + self.bias
 
+    def onto(self, rows: mx.array, x: mx.array, scale: mx.array | None) -> mx.array:
+        """What is made of x, `scale` times that if there is one, added to rows [.., out]."""
+        if self.bits or self.bias is not None or scale is not None:
+            return rows + (self(x) if scale is None else self(x) * scale)
+        return library.add_product(x, self.weight, rows)
+
     def _few_bits(self, x: mx.array, bits: int) -> mx.array:
         return library.quantised(x, self.packed, self.scales, self.offsets, bits)
 
@@ -65,10 +72,11 @@ class Block:
         self.norm_in, self.norm_mid = weights[f"{name}.norm_in.weight"], weights[f"{name}.norm_mid.weight"]
         self.qkv, self.out = Linear(weights, f"{name}.qkv", bits), Linear(weights, f"{name}.out", bits)
         self.gate_up, self.down = Linear(weights, f"{name}.gate_up", bits), Linear(weights, f"{name}.down", bits)
-        self.norm_heads: mx.array | None = None
+        gain: mx.array | None = None
         if shape.qk_norm:
             query, key = weights[f"{name}.norm_q.weight"], weights[f"{name}.norm_k.weight"]
-            self.norm_heads = mx.stack([query] * shape.heads + [key] * shape.kv_heads)
+            gain = mx.stack([query] * shape.heads + [key] * shape.kv_heads)
+        self.heads = library.Heads(shape.heads + shape.kv_heads, shape.kv_heads, gain, shape.eps)
         self.scale_attention = weights.get(f"{name}.scale_attention")
         self.scale_mlp = weights.get(f"{name}.scale_mlp")
 
@@ -78,17 +86,12 @@ class Block:
         """x [rows, new, hidden] -> the same shape."""
         shape, (rows, new, _) = self.shape, x.shape
         heads = self.qkv(library.normalise(x, self.norm_in, shape.eps)).reshape(rows, new, -1, shape.head_dim)
-        both, value = heads[:, :, : shape.heads + shape.kv_heads], heads[:, :, shape.heads + shape.kv_heads :]
-        if self.norm_heads is not None:
-            both = library.normalise(both, self.norm_heads, shape.eps)
-        both = library.rotate(both.swapaxes(1, 2), turn)
-        keys, values = remember(layer, both[:, shape.heads :], value.swapaxes(1, 2))
-        mixed = library.attend(both[:, : shape.heads], keys, values, mask)
-        mixed = self.out(mixed.swapaxes(1, 2).reshape(rows, new, -1))
-        x = x + (mixed if self.scale_attention is None else mixed * self.scale_attention)
+        heads = library.rotate(heads.swapaxes(1, 2), self.heads, turn)
+        keys, values = remember(layer, mx.unflatten(heads[:, shape.heads :], 1, (2, -1)))
+        mixed = library.attend(heads[:, : shape.heads], keys, values, mask)
+        x = self.out.onto(x, mixed.swapaxes(1, 2).reshape(rows, new, -1), self.scale_attention)
         gate, up = mx.split(self.gate_up(library.normalise(x, self.norm_mid, shape.eps)), 2, axis=-1)
-        mixed = self.down(silu(gate) * up)
-        return x + (mixed if self.scale_mlp is None else mixed * self.scale_mlp)
+        return self.down.onto(x, silu(gate) * up, self.scale_mlp)
 
 
 def frequencies(shape: TransformerShape) -> mx.array:
@@ -97,13 +100,11 @@ def frequencies(shape: TransformerShape) -> mx.array:
     return 1.0 / mx.power(mx.array(shape.rope_theta, mx.float32), exponents)
 
 
-def turning(
-    positions: mx.array, shape: TransformerShape, dtype: mx.Dtype, rates: mx.array | None = None
-) -> library.Turn:  # fmt: skip
-    """Of positions [rows or 1, new] that follow one another in each row."""
-    angle = (positions[..., None].astype(mx.float32) * (frequencies(shape) if rates is None else rates))[:, None]
-    start = positions[:, 0] if len(positions) > 1 else positions[0, 0]
-    return library.Turn(start, shape.rope_theta, mx.cos(angle).astype(dtype), mx.sin(angle).astype(dtype))
+def turning(positions: mx.array, rates: mx.array, dtype: mx.Dtype) -> library.Turn:
+    """Of positions [rows or 1, new], with the frequencies of a shape."""
+    angle = (positions[..., None].astype(mx.float32) * rates)[:, None, :, None]
+    both = angle * mx.array([[-1.0], [1.0]])  # sin is odd: the sign goes in with what is turned
+    return library.Turn(mx.cos(angle).astype(dtype), mx.sin(both).astype(dtype))
 
 
 class Trunk:
@@ -115,65 +116,78 @@ class Trunk:
         self.norm = weights[f"{name}.norm.weight"]
         self.frequencies = frequencies(shape)
 
-    def __call__(self, x: mx.array, positions: mx.array, mask: mx.array | None, remember: Remember) -> mx.array:
-        """x [rows, new, hidden] at positions [rows or 1, new] -> normed hidden states of the same shape."""
-        turn = turning(positions, self.shape, x.dtype, self.frequencies)
+    def turning(self, positions: mx.array) -> library.Turn:
+        """Of positions [rows or 1, new]."""
+        return turning(positions, self.frequencies, self.norm.dtype)
+
+    def __call__(self, x: mx.array, turn: library.Turn, mask: mx.array | None, remember: Remember) -> mx.array:
+        """x [rows, new, hidden] -> normed hidden states of the same shape."""
         for layer, block in enumerate(self.blocks):
             x = block(x, layer, turn, mask, remember)
         return library.normalise(x, self.norm, self.shape.eps)
 
 
 class KV:
-    """Keys and values of every layer for a fixed number of slots: [slots, kv_heads, length, d] each."""
+    """Keys and values of every layer for a fixed number of slots, written together: [2 slots, kv_heads, length, d], the
+    keys of all slots before the values of all, so that both are whole arrays to whoever reads them.
+    """
 
-    def __init__(self, keys: list[mx.array], values: list[mx.array]) -> None:
-        self.keys, self.values = list(keys), list(values)
+    def __init__(self, layers: list[mx.array]) -> None:
+        self.layers, self.slots = list(layers), len(layers[0]) // 2
+        # Unsigned, as places of a slice are: of two types each would become a third.
+        self._halves = mx.array([0, self.slots], mx.uint32)
 
     @classmethod
     def of(cls, shape: TransformerShape, slots: int, length: int, dtype: mx.Dtype) -> KV:
-        size = (slots, shape.kv_heads, length, shape.head_dim)
-        return cls(*([mx.zeros(size, dtype) for _ in range(shape.layers)] for _ in range(2)))
+        size = (2 * slots, shape.kv_heads, length, shape.head_dim)
+        return cls([mx.zeros(size, dtype) for _ in range(shape.layers)])
 
     @property
     def length(self) -> int:
-        return self.keys[0].shape[2]
+        return self.layers[0].shape[2]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(layer.nbytes for layer in self.layers)
+
+    def _rows(self, slots: mx.array) -> mx.array:
+        """Where keys and values of slots [n] lie: [n, 2]."""
+        return slots.astype(mx.uint32)[:, None] + self._halves
 
     def forget(self, slots: mx.array) -> None:
         """Masked positions weigh nothing only while they are finite: no line may leave a NaN to the next."""
-        for layer in range(len(self.keys)):
-            self.keys[layer][slots] = 0
-            self.values[layer][slots] = 0
+        rows = self._rows(slots)
+        for layer in self.layers:
+            layer[rows] = 0
 
     def first(self, count: int) -> KV:
         """A copy of the first positions."""
-        return KV(*([mx.contiguous(kept[:, :, :count]) for kept in both] for both in (self.keys, self.values)))
+        return KV([mx.contiguous(layer[:, :, :count]) for layer in self.layers])
 
     def share(self, slots: mx.array, other: KV) -> None:
         """Begin some slots with what one row of another holds."""
-        slots = slots.astype(mx.uint32)  # as places of a slice are
-        for layer in range(len(self.keys)):
-            self.keys[layer][slots, :, : other.length] = other.keys[layer]
-            self.values[layer][slots, :, : other.length] = other.values[layer]
+        rows = self._rows(slots)
+        for layer, begun in zip(self.layers, other.layers, strict=True):
+            layer[rows, :, : other.length] = begun
 
     def fill(self, slots: mx.array, start: int, stop: int, reach: int) -> Remember:
         """Write rows of some slots at positions start..stop; attend to the first `reach` positions."""
+        rows = self._rows(slots)
 
-        unsigned = slots.astype(mx.uint32)  # as places of a slice are
-
-        def remember(layer: int, key: mx.array, value: mx.array) -> tuple[mx.array, mx.array]:
-            self.keys[layer][unsigned, :, start:stop] = key
-            self.values[layer][unsigned, :, start:stop] = value
-            return self.keys[layer][slots][:, :, :reach], self.values[layer][slots][:, :, :reach]
+        def remember(layer: int, new: mx.array) -> tuple[mx.array, mx.array]:
+            self.layers[layer][rows, :, start:stop] = new
+            keys, values = (self.layers[layer][rows[:, half]][:, :, :reach] for half in range(2))
+            return keys, values
 
         return remember
 
-    def append(self, rows: mx.array, positions: mx.array, reach: int) -> Remember:
-        """Write one row of every slot at that slot's position; attend to the first `reach` positions."""
+    def append(self, positions: mx.array, reach: int) -> Remember:
+        """Write one row of every slot at that slot's position [slots]; attend to the first `reach` positions."""
+        rows = self._rows(mx.arange(self.slots))
 
-        def remember(layer: int, key: mx.array, value: mx.array) -> tuple[mx.array, mx.array]:
-            self.keys[layer] = library.write(self.keys[layer], rows, positions, key[:, :, 0])
-            self.values[layer] = library.write(self.values[layer], rows, positions, value[:, :, 0])
-            return self.keys[layer][:, :, :reach], self.values[layer][:, :, :reach]
+        def remember(layer: int, new: mx.array) -> tuple[mx.array, mx.array]:
+            kept = self.layers[layer] = library.write(self.layers[layer], rows, positions[:, None], new[:, :, :, 0])
+            return kept[: self.slots, :, :reach], kept[self.slots :, :, :reach]
 
         return remember
 
