@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ mx = pytest.importorskip("mlx.core")
 
 from rhapsode.errors import UserError  # noqa: E402
 from rhapsode.qwen3 import backends  # noqa: E402
+from rhapsode.qwen3 import mlx as room  # noqa: E402
 from rhapsode.qwen3.checkpoint import open_checkpoint  # noqa: E402
 from rhapsode.qwen3.mlx import sampling as ours  # noqa: E402
 from rhapsode.qwen3.mlx.load import load_model as load_mlx  # noqa: E402
@@ -93,6 +95,17 @@ def test_a_book_is_read_without_torch(folder: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert out.stat().st_size > 1000
+
+
+@pytest.mark.parametrize(("said", "holds"), [(None, "0"), ("1", "1")])
+def test_float32_products_are_rounded_only_where_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, said: str | None, holds: str
+) -> None:
+    monkeypatch.setenv("MLX_ENABLE_TF32", said or "")
+    if said is None:
+        monkeypatch.delenv("MLX_ENABLE_TF32")
+    importlib.reload(room)
+    assert os.environ["MLX_ENABLE_TF32"] == holds
 
 
 def test_a_back_end_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
