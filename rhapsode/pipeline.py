@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from rhapsode.report import Report, make_report
 from rhapsode.types import Block, Book, Chapter, Line, Take
 
 _SPARE_BYTES = 20_000_000  # the record, the encoder's odds and ends
+_TURNED = 1 << 16  # lines whose spoken forms are at hand: how long one will be is asked long before it is read
 
 
 def narrate(
@@ -67,9 +69,10 @@ def narrate(
     make_folder(target.parent)
     with TakeStore(takes_folder(target), narrator.settings()) as store:
         left = [line for line in lines if not store.has(line)]
-        _check_room(target, narrator, lines, left, store)
+        expected = _expected(left, narrator)
+        _check_room(target, narrator.sample_rate, lines, expected, store)
         with TakeWriter(store) as writer:
-            made_s = _read(left, narrator, writer.put, watch, resumed=len(lines) - len(left))
+            made_s = _read(left, narrator, expected, writer.put, watch, resumed=len(lines) - len(left))
         audio_s = _assemble(target, text, lines, narrator, store, watch)
         problems = {line.index: store.info(line).problem for line in lines}
         if not keep_takes:
@@ -106,7 +109,8 @@ def say(
     for note in narrator.notes():
         watch.note(note)
     takes: dict[int, Take] = {}
-    made_s = _read(utterances, narrator, lambda take: takes.update({take.line.index: take}), watch)
+    expected = _expected(utterances, narrator)
+    made_s = _read(utterances, narrator, expected, lambda take: takes.update({take.line.index: take}), watch)
     sound = _join([takes[line.index] for line in utterances])
     if out is None:
         target = _free_name("say", ".wav")  # another process may have taken the one that was free
@@ -185,7 +189,7 @@ def _load(options: Options) -> Narrator:
         return narrator
     from rhapsode.book.spoken import spoken
 
-    return SpokenForms(narrator, spoken)
+    return SpokenForms(narrator, lru_cache(_TURNED)(spoken))
 
 
 def _check_target(target: Path, source: Path | None, overwrite: bool) -> None:
@@ -257,31 +261,41 @@ def _cover_notes(book: Book) -> list[str]:
     return [problem] if problem else []
 
 
+def _expected(lines: Sequence[Line], narrator: Narrator) -> dict[int, float]:
+    """Index of a line -> seconds that it should take."""
+    return {line.index: narrator.expected_seconds(line) for line in lines}
+
+
 def _check_room(
-    target: Path, narrator: Narrator, lines: Sequence[Line], left: Sequence[Line], store: TakeStore
+    target: Path, sample_rate: int, lines: Sequence[Line], expected: Mapping[int, float], store: TakeStore
 ) -> None:
-    """Better a sentence now than a full disk after hours."""
-    still = sum(map(narrator.expected_seconds, left))
-    known = sum(store.info(line).seconds for line in lines if store.has(line))
+    """Better a sentence now than a full disk after hours. expected: of the lines that are left."""
+    still = sum(expected.values())
+    known = sum(store.info(line).seconds for line in lines if line.index not in expected)
     silence = sum(line.pause_s for line in lines)
-    takes = round(still * narrator.sample_rate * 2)
-    book = estimate_bytes(target.suffix, still + known + silence, narrator.sample_rate)
+    takes = round(still * sample_rate * 2)
+    book = estimate_bytes(target.suffix, still + known + silence, sample_rate)
     require_space(target, takes + book + _SPARE_BYTES)
 
 
 def _read(
-    lines: Sequence[Line], narrator: Narrator, keep: Callable[[Take], object], watch: Progress, resumed: int = 0
+    lines: Sequence[Line],
+    narrator: Narrator,
+    expected: Mapping[int, float],
+    keep: Callable[[Take], object],
+    watch: Progress,
+    resumed: int = 0,
 ) -> float:
     """Read lines and hand each take to `keep` as it is finished; seconds of sound made."""
     made = 0.0
     if hasattr(narrator, "tell"):
         narrator.tell = watch.note
-    watch.begin(sum(map(narrator.expected_seconds, lines)), resumed=resumed)
+    watch.begin(sum(expected.values()), resumed=resumed)
     try:
         for take in narrator.read(lines):
             keep(take)
             made += take.seconds
-            watch.take(take, narrator.expected_seconds(take.line))
+            watch.take(take, expected[take.line.index])
     finally:
         watch.end()
     return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ import pytest
 import rhapsode
 from rhapsode.pipeline import Report
 from rhapsode.progress import Progress
-from tests.pipeline import books
+from rhapsode.types import Line
+from tests.pipeline import books, fakes
 
 RATE = 24_000
 
@@ -257,3 +259,33 @@ def test_what_is_found_out_on_the_way_is_said(
         book, "out.wav", device="cpu", slots=2, chapters=1, progress=Progress(said), format="float32", **chosen
     )
     assert said.getvalue().count("Memory ran out with 2 lines side by side; it goes on with 1.") == 1
+
+
+def test_a_line_is_turned_into_words_once_and_its_length_is_asked_once(
+    book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Room on the disk, the bar and the order of reading all want to know, before the device has anything to do."""
+
+    class Curious(fakes.FakeNarrator):
+        text_form = "spoken"
+
+        def __init__(self) -> None:
+            super().__init__(0.1)
+            self.asked: Counter[int] = Counter()
+
+        def expected_seconds(self, line: Line) -> float:
+            self.asked[line.index] += 1
+            return self.seconds
+
+    turned: Counter[str] = Counter()
+    narrator = Curious()
+
+    def spoken(text: str) -> str:
+        turned[text] += 1
+        return text
+
+    monkeypatch.setattr("rhapsode.book.spoken.spoken", spoken)
+    monkeypatch.setattr("rhapsode.pipeline.find", lambda _: fakes.FakeDoor(narrator))
+    report = rhapsode.narrate(book, "out.wav")
+    assert set(narrator.asked) == set(range(report.lines)) and set(narrator.asked.values()) == {1}
+    assert turned and set(turned.values()) == {1}
