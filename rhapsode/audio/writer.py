@@ -1,4 +1,4 @@
-"""Takes on their way to the disk while the next ones are read: one thread, a short queue, errors where they are seen.
+"""Takes on their way to the disk while the next ones are read: one thread, a queue, errors where they are seen.
 
 Knows the store and threads. Whoever reads waits only where the disk is slower than the reading.
 """
@@ -12,7 +12,7 @@ from types import TracebackType
 from rhapsode.audio.takes import TakeStore
 from rhapsode.types import Take
 
-WAITING = 4  # takes: enough that neither side waits for the other
+WAITING = 64  # takes: two groups of the widest codec, which finishes a group at once
 
 
 class TakeWriter:
