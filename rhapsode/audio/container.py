@@ -137,8 +137,8 @@ def _plain(part: PartFile, rate: int, sound: Iterable[np.ndarray], total: int) -
     """Writes a WAV; yields how many samples are written, time and again."""
     part.write(wav_header(rate, total))
     done = 0
-    for block in rechunk(sound, _BLOCK):
-        part.write(block.astype("<i2", copy=False).tobytes())
+    for block in sound:
+        part.write(np.ascontiguousarray(block, "<i2").view(np.uint8).data)
         yield (done := done + len(block))
 
 
