@@ -12,7 +12,7 @@ from types import TracebackType
 from rhapsode.audio.takes import TakeStore
 from rhapsode.types import Take
 
-WAITING = 64  # takes: two groups of the widest codec, which finishes a group at once
+WAITING = 32  # takes: a group of the widest codec, which finishes all of them at once
 
 
 class TakeWriter:
