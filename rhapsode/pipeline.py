@@ -9,6 +9,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -16,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from rhapsode.audio.ahead import Ahead
 from rhapsode.audio.assemble import FADE_S, plan_tracks, soften, soften_stream, stream
-from rhapsode.audio.container import check_suffix, estimate_bytes, write_audiobook
+from rhapsode.audio.container import check_suffix, codec_in_pieces, estimate_bytes, write_audiobook
 from rhapsode.audio.draw import draw
 from rhapsode.audio.files import check_free, make_folder, require_space, write_atomic
 from rhapsode.audio.marks import Tags
@@ -27,7 +29,7 @@ from rhapsode.audio.wave import to_pcm, wav_header
 from rhapsode.audio.writer import TakeWriter
 from rhapsode.book import read_book, split_lines
 from rhapsode.errors import BookError, OutputError, UserError
-from rhapsode.narrator import Narrator, Options, SpokenForms, find
+from rhapsode.narrator import Narrator, Options, SpokenForms, begin_early, find
 from rhapsode.narrator import stream as one_line
 from rhapsode.progress import Progress
 from rhapsode.report import Report, make_report
@@ -70,10 +72,15 @@ def narrate(
     with TakeStore(takes_folder(target), narrator.settings()) as store:
         left = [line for line in lines if not store.has(line)]
         expected = _expected(left, narrator)
-        _check_room(target, narrator.sample_rate, lines, expected, store)
-        with TakeWriter(store) as writer:
-            made_s = _read(left, narrator, expected, writer.put, watch, resumed=len(lines) - len(left))
-        audio_s = _assemble(target, text, lines, narrator, store, watch)
+        codec = codec_in_pieces(target, narrator.sample_rate) if left else None
+        if codec is not None and not begin_early(narrator):
+            codec = None
+        seconds = _check_room(target, narrator.sample_rate, lines, expected, store, copies=2 if codec else 1)
+        samples = round(seconds * narrator.sample_rate)
+        with Ahead(lines, store, codec, samples) if codec else nullcontext() as ahead:
+            with TakeWriter(store) as writer:
+                made_s = _read(left, narrator, expected, writer.put, watch, resumed=len(lines) - len(left))
+            audio_s = _assemble(target, text, lines, narrator, store, watch, ahead)
         problems = {line.index: store.info(line).problem for line in lines}
         if not keep_takes:
             store.drop_sound()
@@ -267,15 +274,24 @@ def _expected(lines: Sequence[Line], narrator: Narrator) -> dict[int, float]:
 
 
 def _check_room(
-    target: Path, sample_rate: int, lines: Sequence[Line], expected: Mapping[int, float], store: TakeStore
-) -> None:
-    """Better a sentence now than a full disk after hours. expected: of the lines that are left."""
+    target: Path,
+    sample_rate: int,
+    lines: Sequence[Line],
+    expected: Mapping[int, float],
+    store: TakeStore,
+    copies: int,
+) -> float:
+    """Better a sentence now than a full disk after hours. expected: of the lines that are left; copies: of the file's
+    sound. Gives back about how many seconds the whole will have.
+    """
     still = sum(expected.values())
     known = sum(store.info(line).seconds for line in lines if line.index not in expected)
     silence = sum(line.pause_s for line in lines)
     takes = round(still * sample_rate * 2)
-    book = estimate_bytes(target.suffix, still + known + silence, sample_rate)
+    seconds = still + known + silence
+    book = copies * estimate_bytes(target.suffix, seconds, sample_rate)
     require_space(target, takes + book + _SPARE_BYTES)
+    return seconds
 
 
 def _read(
@@ -311,12 +327,19 @@ def _join(takes: Sequence[Take]) -> np.ndarray:
 
 
 def _assemble(
-    target: Path, book: Book, lines: Sequence[Line], narrator: Narrator, store: TakeStore, watch: Progress
+    target: Path,
+    book: Book,
+    lines: Sequence[Line],
+    narrator: Narrator,
+    store: TakeStore,
+    watch: Progress,
+    ahead: Ahead | None,
 ) -> float:
     """Chapters into the file; its length in seconds."""
     titles = {chapter.number: chapter.title for chapter in book.chapters}
     tracks = plan_tracks(lines, titles, store)
     settings = narrator.settings()
+    samples = sum(track.samples for track in tracks)
     readers = dict.fromkeys(str(settings[name]) for name in ("voice", "dialogue_voice") if settings.get(name))
     try:
         write_audiobook(
@@ -324,10 +347,11 @@ def _assemble(
             sample_rate=narrator.sample_rate,
             tracks=[(track.title, track.samples) for track in tracks],
             blocks=stream(tracks, store),
+            encoded=ahead.encoded(samples) if ahead is not None else None,
             tags=Tags(title=book.title, author=book.author, narrator=", ".join(readers)),
             cover=book.cover,
             progress=watch.writing,
         )
     finally:
         watch.end()
-    return sum(track.samples for track in tracks) / narrator.sample_rate
+    return samples / narrator.sample_rate

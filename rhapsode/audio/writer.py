@@ -16,7 +16,7 @@ WAITING = 32  # takes: a group of the widest codec, which finishes all of them a
 
 
 class TakeWriter:
-    """Puts takes into a store, which nobody else uses meanwhile.
+    """Puts takes into a store, from which others may read meanwhile.
 
     As a context manager it ends, on every way out, with all on the disk that it was given.
     """
