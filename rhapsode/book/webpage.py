@@ -13,8 +13,9 @@ from rhapsode.book import markup
 from rhapsode.book.blocks import LICENCE_LEFT_OUT, read_blocks
 from rhapsode.book.chapters import cut_chapters, heading_marks
 from rhapsode.book.clean import has_sound, one_line
+from rhapsode.book.encoding import encoding_note
 from rhapsode.book.markup import Element, descendants, tag_of, text_of, types_of
-from rhapsode.book.plain import encoding_note, title_from_name
+from rhapsode.book.plain import title_from_name
 from rhapsode.errors import BookError
 from rhapsode.types import Book
 
