@@ -26,7 +26,7 @@ _BOMS = [
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 ]
 _NO_TEXT = " is not a text file; EPUB, text, Markdown and HTML files can be read."
-_WRAP = 100  # characters: a file whose lines are rarely longer was wrapped by a machine
+_WRAP = 100  # columns: a file whose lines are rarely longer was wrapped by a machine
 _WRAPPED_SHARE = 0.95
 _PG_START = re.compile(  # a long title goes on in the next line
     r"^[ \t]*\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG EBOOK"
@@ -50,6 +50,7 @@ _LONG_WORD = 64  # characters: no word is looked for beyond
 # _Words_ in italics: the marks would part 'Mr.' from 'Smith', and have no sound. A name_with_some keeps its own.
 _EMPHASIS = re.compile(r"(?<!\w)(_{1,3})(?=[^\s_])([^_]{1,4000})(?<=[^\s_])\1(?!\w)")
 _UNDERLINE = re.compile(r"[=~_-]{3,}")
+_WIDE = re.compile("[\u1100-\u11ff\u2e80-\ud7af\uf900-\ufaff\uff00-\uff60]")  # letters of two columns
 _BLANK_LINES = re.compile(r"\n[ \t\f\v]*\n\s*")
 
 
@@ -128,8 +129,8 @@ def _without_licence(text: str, start: re.Match[str]) -> tuple[str, tuple[str, .
 def _paragraphs(text: str) -> list[Piece]:
     """Paragraphs, their lines joined where a machine wrapped them, and breaks where only an ornament stands."""
     lines = [line for line in text.split("\n") if line.strip()]
-    wrapped = sum(len(line.rstrip()) <= _WRAP for line in lines) >= _WRAPPED_SHARE * len(lines)
-    text = clean(text)
+    wrapped = sum(_columns(line.rstrip()) <= _WRAP for line in lines) >= _WRAPPED_SHARE * len(lines)
+    text = clean(text.replace("\n\u3000", "\n\n\u3000"))  # each paragraph of an eastern text begins so
     if wrapped:
         text = _join_hyphens(text)
     pieces: list[Piece] = []
@@ -138,6 +139,10 @@ def _paragraphs(text: str) -> list[Piece]:
             rows = [" ".join(row.split()) for row in paragraph.split("\n") if row.strip()]
             pieces += _pieces(rows)
     return pieces
+
+
+def _columns(line: str) -> int:
+    return len(line) if line.isascii() else len(line) + len(_WIDE.findall(line))
 
 
 def _pieces(rows: list[str]) -> list[Piece]:
