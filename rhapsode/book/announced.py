@@ -126,7 +126,7 @@ def _eastern_forms() -> list[tuple[Announced, re.Pattern[str]]]:
         (1, words.EASTERN_PARTS, words.KOREAN_PARTS),
         (2, words.EASTERN_CHAPTERS, words.KOREAN_CHAPTERS),
     ):
-        forms.append((Announced(level, certain=True), rf"第 ?{_EASTERN} ?[{signs}]", _EASTERN_REST))
+        forms.append((Announced(level, certain=True), rf"(?:正文 ?)?第 ?{_EASTERN} ?[{signs}]", _EASTERN_REST))
         forms.append((Announced(level), rf"제 ?{_EASTERN} ?[{korean}]", r"(?:\s.*)?|" + _COLON))
         forms.append((Announced(level), rf"[0-9]{{1,4}} ?[{korean}]", _COLON))
     forms.append((Announced(1, certain=True), rf"卷 ?[之第]? ?{_EASTERN}|[上中下][卷巻篇编編]", r"(?:[\s.:·・—–-].*)?"))

@@ -39,7 +39,7 @@ LANGUAGES = (
     ),
     HeadingWords(  # German
         parts="teil buch band",
-        chapters="kapitel abschnitt akt aufzug szene auftritt gesang brief vorlesung",
+        chapters="kapitel kap. abschnitt akt aufzug szene auftritt gesang brief vorlesung",
         alone="prolog, epilog, vorwort, nachwort, einleitung, einführung, vorrede, vorbemerkung, vorspiel, "
         "zwischenspiel, nachspiel, widmung, danksagung, anhang, schlusswort",
         cardinals="ein eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn "

@@ -26,11 +26,12 @@ PARTS = {
 CHAPTERS = {
     "en": "CHAPTER I. Dawn|Chapter Twenty-One|Act I|Chapter the Last|chapter 1 the rain|CHAPTER II in which it rains"
     "|Prologue|Appendix A",
-    "de": "Kapitel 1|Erstes Kapitel|ZWEITES KAPITEL|Einundzwanzigstes Kapitel|1. Kapitel|II. Kapitel"
+    "de": "Kapitel 1|Kap. 2|Erstes Kapitel|ZWEITES KAPITEL|Einundzwanzigstes Kapitel|1. Kapitel|II. Kapitel"
     "|Dreißigstes Kapitel|DREISSIGSTES KAPITEL: Abend|Das erste Kapitel|Erstes Kapitel. Der Sturm|Dritter Akt|Vorwort"
     "|Nachwort|Anhang A",
-    "fr": "Chapitre premier|Chapitre II|CHAPITRE 3|CHAPITRE PREMIER. — Où l’on part|Chapitre vingt et unième"
-    "|Chapitre XIV La mer|Acte premier|SCÈNE II|Lettre première|Épilogue|EPILOGUE|Préface|AVANT-PROPOS",
+    "fr": "Chapitre premier|Chapitre Ier|Chapitre II|CHAPITRE 3|CHAPITRE PREMIER. — Où l’on part"
+    "|Chapitre vingt et unième|Chapitre XIV La mer|Acte premier|SCÈNE II|Lettre première"
+    "|Épilogue|EPILOGUE|Préface|AVANT-PROPOS",
     "es": "Capítulo primero|Capítulo I|CAPÍTULO II|CAPITULO III|Capítulo veintiuno|Capítulo décimo tercero"
     "|Capítulo 1.º|Capítulo primero. Que trata de la condición del hidalgo|Tratado segundo|Primer capítulo|Prólogo"
     "|Epílogo",
@@ -39,8 +40,8 @@ CHAPTERS = {
     "it": "Capitolo primo|CAPITOLO II|Capitolo ventesimo primo|Capitolo ventiduesimo|Capitolo 3 — La casa|Prefazione"
     "|Atto primo",
     "ru": "Глава первая|Глава I|ГЛАВА ВТОРАЯ|Глава двадцать первая|Глава 12. Море|Действие первое|Пролог|От автора",
-    "zh": "第一章|第1章|第十二回|第一章 风起|第１２章　雨|第二回 贾夫人仙逝 冷子兴演说|第三章 你是谁？|第 12 章 海"
-    "|第一百二十回|第一章风起云涌|序章|楔子|尾声|后记|番外 旧事|番外三",
+    "zh": "第一章|第1章|正文 第二章|第十二回|第一章 风起|第１２章　雨|第二回 贾夫人仙逝 冷子兴演说|第三章 你是谁？"
+    "|第 12 章 海|第一百二十回|第一章风起云涌|序章|楔子|尾声|后记|番外 旧事|番外三",
     "ja": "第一章|第1話|第一話 出会い|第十章・海|第１話「雨」|プロローグ|あとがき|終章",
     "ko": "제1장|제 1 장|제2장 바다|제3장. 바다|1장|12화. 바다|프롤로그|에필로그|작가의 말",
 }
