@@ -21,7 +21,7 @@ from rhapsode.audio.draw import draw
 from rhapsode.audio.files import check_free, make_folder, require_space, write_atomic
 from rhapsode.audio.marks import Tags
 from rhapsode.audio.picture import cover_problem
-from rhapsode.audio.takes import TakeStore, begun_settings, takes_folder
+from rhapsode.audio.takes import TakeStore, begun_settings, settings_digest, takes_folder
 from rhapsode.audio.wave import to_pcm, wav_header
 from rhapsode.audio.writer import TakeWriter
 from rhapsode.book import read_book, split_lines
@@ -64,10 +64,14 @@ def narrate(
     for note in (*text.notes, *_cover_notes(text), *narrator.notes()):
         watch.note(note)
 
+    begun = (takes_folder(target) / settings_digest(narrator.settings())).exists()
+    if not begun:  # asked before a folder is made, so that a refusal leaves none
+        _check_room(target, narrator, lines, lines)
     make_folder(target.parent)
     with TakeStore(takes_folder(target), narrator.settings()) as store:
         left = [line for line in lines if not store.has(line)]
-        _check_room(target, narrator, lines, left, store)
+        if begun:
+            _check_room(target, narrator, lines, left, store)
         with TakeWriter(store) as writer:
             made_s = _read(left, narrator, writer.put, watch, resumed=len(lines) - len(left))
         audio_s = _assemble(target, text, lines, narrator, store, watch)
@@ -258,11 +262,11 @@ def _cover_notes(book: Book) -> list[str]:
 
 
 def _check_room(
-    target: Path, narrator: Narrator, lines: Sequence[Line], left: Sequence[Line], store: TakeStore
+    target: Path, narrator: Narrator, lines: Sequence[Line], left: Sequence[Line], store: TakeStore | None = None
 ) -> None:
     """Better a sentence now than a full disk after hours."""
     still = sum(map(narrator.expected_seconds, left))
-    known = sum(store.info(line).seconds for line in lines if store.has(line))
+    known = sum(store.info(line).seconds for line in lines if store.has(line)) if store else 0.0
     silence = sum(line.pause_s for line in lines)
     takes = round(still * narrator.sample_rate * 2)
     book = estimate_bytes(target.suffix, still + known + silence, narrator.sample_rate)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 _SPACES = "\t\f\v\r\x85\u00a0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _GONE = "\u00ad\u180e\u200b\u200e\u200f\u2060\ufeff"
@@ -46,3 +47,8 @@ def has_sound(text: str) -> bool:
 def fold(text: str) -> str:
     """The words of `text` in lower case with one space between: what two titles are compared by."""
     return " ".join(_WORD.findall(text.casefold()))
+
+
+def some_of(said: Sequence[str]) -> str:
+    """ "'a', 'b', 'c' and more": what a note shows of a list."""
+    return ", ".join(map(repr, said[:3])) + (" and more" if len(said) > 3 else "")
