@@ -25,6 +25,8 @@ _TABLE: dict[int, str | None] = (
 # Joiners shape Arabic and Indic letters and emoji; beside Latin ones they are only dirt.
 _STRAY_JOINER = re.compile("(?<=[\u0000-\u024f])[\u200c\u200d]+|[\u200c\u200d]+(?=[\u0000-\u024f])")
 _WORD = re.compile(r"[^\W_]+")
+_EASTERN = "[\u3001-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
+_WRAPPED = re.compile(rf"(?<={_EASTERN})[ \t\r]*\n[ \t]*(?={_EASTERN})")
 
 
 def clean(text: str) -> str:
@@ -32,6 +34,11 @@ def clean(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return unicodedata.normalize("NFC", _STRAY_JOINER.sub("", text.translate(_TABLE)))
+
+
+def unwrap(text: str) -> str:
+    """`text` without the row ends within Chinese and Japanese, which part nothing there; others stay."""
+    return text if text.isascii() else _WRAPPED.sub("", text)
 
 
 def one_line(text: str) -> str:
