@@ -102,18 +102,14 @@ def test_characters_count_where_there_are_no_words() -> None:
 
 @pytest.mark.parametrize("suffix", ["txt", "md", "html"])
 def test_rows_are_parted_by_a_space_only_where_words_are(tmp_path: Path, suffix: str) -> None:
-    rows = [
-        "退潮的\n时候，她都要爬上台阶，\n一边走 一边数。",
-        "毎晩、\n彼女は登りました。",
-        "매일 저녁\n그녀는 올라갔다.",
-        "At low\nwater.",
-    ]
+    rows = ["退潮的\n时候，她都要爬上台阶，\n一边走 一边数。", "毎晩、\n彼女は登りました。"]
+    rows += ["매일 저녁\n그녀는 올라갔다.", "At low\nwater."]
     between = "</p><p>" if suffix == "html" else "\n\n"
     book = tmp_path / f"book.{suffix}"
     book.write_text(f"<p>{between.join(rows)}</p>" if suffix == "html" else between.join(rows), encoding="utf-8")
-    assert [line.text for line in split_lines(read_book(book))] == [
-        "退潮的时候，她都要爬上台阶，一边走 一边数。", "毎晩、彼女は登りました。", "매일 저녁 그녀는 올라갔다.", "At low water.",
-    ]  # fmt: skip
+    wanted = ["退潮的时候，她都要爬上台阶，一边走 一边数。", "毎晩、彼女は登りました。"]
+    wanted += ["매일 저녁 그녀는 올라갔다.", "At low water."]
+    assert [line.text for line in split_lines(read_book(book))] == wanted
 
 
 def test_short_paragraphs_join_their_neighbours() -> None:
