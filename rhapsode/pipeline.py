@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import fields, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,11 @@ from rhapsode.audio.ahead import Ahead
 from rhapsode.audio.assemble import FADE_S, plan_tracks, soften, soften_stream, stream
 from rhapsode.audio.container import check_suffix, codec_in_pieces, estimate_bytes, write_audiobook
 from rhapsode.audio.draw import draw
+from rhapsode.audio.encoder import Codec
 from rhapsode.audio.files import check_free, make_folder, require_space, write_atomic
 from rhapsode.audio.marks import Tags
 from rhapsode.audio.picture import cover_problem
-from rhapsode.audio.takes import TakeStore, begun_settings, takes_folder
+from rhapsode.audio.takes import TakeStore, begun_settings, settings_digest, takes_folder
 from rhapsode.audio.wave import to_pcm, wav_header
 from rhapsode.audio.writer import TakeWriter
 from rhapsode.book import read_book, split_lines
@@ -68,16 +69,18 @@ def narrate(
     for note in (*text.notes, *_cover_notes(text), *narrator.notes()):
         watch.note(note)
 
+    codec, expected = _codec_ahead(target, narrator), {line.index: narrator.expected_seconds(line) for line in lines}
+    room = partial(_check_room, target, narrator.sample_rate, lines, expected, copies=2 if codec else 1)
+    begun = (takes_folder(target) / settings_digest(narrator.settings())).exists()
+    if not begun:  # asked before a folder is made, so that a refusal leaves none
+        room(lines)
     make_folder(target.parent)
     with TakeStore(takes_folder(target), narrator.settings()) as store:
         left = [line for line in lines if not store.has(line)]
-        expected = _expected(left, narrator)
-        codec = codec_in_pieces(target, narrator.sample_rate) if left else None
-        if codec is not None and not begin_early(narrator):
-            codec = None
-        seconds = _check_room(target, narrator.sample_rate, lines, expected, store, copies=2 if codec else 1)
-        samples = round(seconds * narrator.sample_rate)
-        with Ahead(lines, store, codec, samples) if codec else nullcontext() as ahead:
+        if begun:
+            room(left, store)
+        samples = round(sum(expected.values()) * narrator.sample_rate)
+        with Ahead(lines, store, codec, samples) if codec and left else nullcontext() as ahead:
             with TakeWriter(store) as writer:
                 made_s = _read(left, narrator, expected, writer.put, watch, resumed=len(lines) - len(left))
             audio_s = _assemble(target, text, lines, narrator, store, watch, ahead)
@@ -116,7 +119,7 @@ def say(
     for note in narrator.notes():
         watch.note(note)
     takes: dict[int, Take] = {}
-    expected = _expected(utterances, narrator)
+    expected = {line.index: narrator.expected_seconds(line) for line in utterances}
     made_s = _read(utterances, narrator, expected, lambda take: takes.update({take.line.index: take}), watch)
     sound = _join([takes[line.index] for line in utterances])
     if out is None:
@@ -268,9 +271,10 @@ def _cover_notes(book: Book) -> list[str]:
     return [problem] if problem else []
 
 
-def _expected(lines: Sequence[Line], narrator: Narrator) -> dict[int, float]:
-    """Index of a line -> seconds that it should take."""
-    return {line.index: narrator.expected_seconds(line) for line in lines}
+def _codec_ahead(target: Path, narrator: Narrator) -> Codec | None:
+    """The encoder of a file that is encoded while its lines are read, where reading leaves the processor to it."""
+    codec = codec_in_pieces(target, narrator.sample_rate)
+    return codec if codec is not None and begin_early(narrator) else None
 
 
 def _check_room(
@@ -278,20 +282,21 @@ def _check_room(
     sample_rate: int,
     lines: Sequence[Line],
     expected: Mapping[int, float],
-    store: TakeStore,
+    left: Sequence[Line],
+    store: TakeStore | None = None,
+    *,
     copies: int,
-) -> float:
-    """Better a sentence now than a full disk after hours. expected: of the lines that are left; copies: of the file's
-    sound. Gives back about how many seconds the whole will have.
+) -> None:
+    """Better a sentence now than a full disk after hours. copies: of the file's sound, what is encoded ahead beside it.
+
+    expected: seconds of each line, by its index. left: lines that are yet to be read.
     """
-    still = sum(expected.values())
-    known = sum(store.info(line).seconds for line in lines if line.index not in expected)
+    still = sum(expected[line.index] for line in left)
+    known = sum(store.info(line).seconds for line in lines if store.has(line)) if store else 0.0
     silence = sum(line.pause_s for line in lines)
     takes = round(still * sample_rate * 2)
-    seconds = still + known + silence
-    book = copies * estimate_bytes(target.suffix, seconds, sample_rate)
+    book = copies * estimate_bytes(target.suffix, still + known + silence, sample_rate)
     require_space(target, takes + book + _SPARE_BYTES)
-    return seconds
 
 
 def _read(
@@ -306,7 +311,7 @@ def _read(
     made = 0.0
     if hasattr(narrator, "tell"):
         narrator.tell = watch.note
-    watch.begin(sum(expected.values()), resumed=resumed)
+    watch.begin(sum(expected[line.index] for line in lines), resumed=resumed)
     try:
         for take in narrator.read(lines):
             keep(take)

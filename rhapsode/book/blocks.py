@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rhapsode.book import inline
-from rhapsode.book.clean import clean, has_sound
+from rhapsode.book.clean import clean, has_sound, unwrap
 from rhapsode.book.inline import NOTE_MARK
 from rhapsode.book.markup import BLOCK_TAGS, Element, short_text, tag_of, types_of
 from rhapsode.book.mathml import formula
@@ -247,7 +247,7 @@ class _Walker:
         if not text:
             return
         if not self.preformatted:
-            self.add(_SOURCE_SPACE.sub(" ", text))
+            self.add(_SOURCE_SPACE.sub(" ", unwrap(text)))
         else:
             self.add(text.replace("\r\n", "\n"))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 _SPACES = "\t\f\v\r\x85\u00a0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _GONE = "\u00ad\u180e\u200b\u200e\u200f\u2060\ufeff"
@@ -24,6 +25,8 @@ _TABLE: dict[int, str | None] = (
 # Joiners shape Arabic and Indic letters and emoji; beside Latin ones they are only dirt.
 _STRAY_JOINER = re.compile("(?<=[\u0000-\u024f])[\u200c\u200d]+|[\u200c\u200d]+(?=[\u0000-\u024f])")
 _WORD = re.compile(r"[^\W_]+")
+_EASTERN = "[\u3001-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
+_WRAPPED = re.compile(rf"(?<={_EASTERN})[ \t\r]*\n[ \t]*(?={_EASTERN})")
 
 
 def clean(text: str) -> str:
@@ -31,6 +34,11 @@ def clean(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return unicodedata.normalize("NFC", _STRAY_JOINER.sub("", text.translate(_TABLE)))
+
+
+def unwrap(text: str) -> str:
+    """`text` without the row ends within Chinese and Japanese, which part nothing there; others stay."""
+    return text if text.isascii() else _WRAPPED.sub("", text)
 
 
 def one_line(text: str) -> str:
@@ -46,3 +54,8 @@ def has_sound(text: str) -> bool:
 def fold(text: str) -> str:
     """The words of `text` in lower case with one space between: what two titles are compared by."""
     return " ".join(_WORD.findall(text.casefold()))
+
+
+def some_of(said: Sequence[str]) -> str:
+    """ "'a', 'b', 'c' and more": what a note shows of a list."""
+    return ", ".join(map(repr, said[:3])) + (" and more" if len(said) > 3 else "")

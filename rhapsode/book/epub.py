@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from contextlib import suppress
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from rhapsode.book.clean import fold, has_sound, one_line
 from rhapsode.book.markup import Element, descendants, tag_of, text_of, types_of
 from rhapsode.book.navigation import Entry, read_navigation
 from rhapsode.book.package import Item, Package, read_cover, read_package, resolve
+from rhapsode.book.styles import MAX_SHEET, hidden_note, mark_hidden, sheets_of
 from rhapsode.errors import BookError
 from rhapsode.types import Book
 
@@ -74,6 +77,8 @@ class _Text:
         self.covers: list[str] = []
         self.footnotes = 0
         self.licence = False  # Gutenberg's was left out
+        self.sheets: dict[str | None, str | None] = {}
+        self.hidden: list[str] = []  # the first words of parts that a style sheet hides
         self.dropped: dict[str, set[str]] = {}  # document to the anchors that went with it
         self.lost_anchors = 0
 
@@ -91,6 +96,7 @@ class _Text:
             root = markup.parse(raw) if item.media_type != "image/svg+xml" else None
             if root is None:
                 continue
+            self.hidden += mark_hidden(root, sheets_of(root, partial(self.sheet, item.name)))
             blocks = read_blocks(root, wanted.get(item.name, ()))
             if self.is_cover(item, root, blocks.pieces):
                 if any(has_sound(piece.text) for piece in blocks.pieces):
@@ -106,6 +112,16 @@ class _Text:
             self.footnotes += blocks.notes
             self.licence |= blocks.licence
             self.dropped[item.name] = blocks.dropped
+
+    def sheet(self, document: str, href: str) -> str | None:
+        """The text of a style sheet that a document links to, None where it is not there or larger than any is."""
+        name = self.archive.find(resolve(document, href)[0])
+        if name not in self.sheets:
+            raw = None
+            with suppress(BookError):
+                raw = self.archive.read(name, MAX_SHEET)
+            self.sheets[name] = raw.decode("utf-8", "replace") if raw else None
+        return self.sheets[name]
 
     def is_cover(self, item: Item, root: Element, pieces: list[Piece]) -> bool:
         """Whether the document only shows the cover: the book says so, and there is little text."""
@@ -165,6 +181,7 @@ class _Text:
             notes.append(f"Left out the text of the cover page {', '.join(self.covers[:3])}.")
         if self.licence:
             notes.append(LICENCE_LEFT_OUT)
+        notes += hidden_note(self.hidden)
         if self.footnotes:
             notes.append(f"Left out {self.footnotes} footnote(s) and the marks that point to them.")
         if self.lost_anchors:

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rhapsode.book.clean import has_sound
+from rhapsode.book.clean import has_sound, unwrap
 from rhapsode.book.dialogue import goes_on, split_dialogue
 from rhapsode.book.sentences import ends_within, primary_language, split_sentences
 from rhapsode.errors import UserError
@@ -102,7 +102,7 @@ def _drafts(blocks: Iterable[Block], language: str, limit: int, dialogue: bool) 
     drafts: list[_Draft] = []
     section = 0
     for number, block in enumerate(blocks):
-        text = " ".join(block.text.split())
+        text = " ".join(unwrap(block.text).split())
         if block.kind == "break" and not text:
             if drafts:
                 drafts[-1].pause_s = max(drafts[-1].pause_s, BREAK_PAUSE)

@@ -14,8 +14,9 @@ from markdown_it import MarkdownIt
 from rhapsode.book.blocks import Piece, read_blocks
 from rhapsode.book.chapters import cut_chapters, heading_marks
 from rhapsode.book.clean import one_line
+from rhapsode.book.encoding import encoding_note
 from rhapsode.book.markup import parse_html
-from rhapsode.book.plain import decode_text, encoding_note, title_from_name
+from rhapsode.book.plain import decode_text, title_from_name
 from rhapsode.errors import BookError
 from rhapsode.types import Book
 

@@ -7,6 +7,7 @@ no entity of the document's own is expanded, and a document that is not well-for
 from __future__ import annotations
 
 import codecs
+import contextlib
 import functools
 import html.entities
 import itertools
@@ -15,6 +16,7 @@ from typing import TypeAlias
 
 from lxml import etree
 
+from rhapsode.book.encoding import decode_plain
 from rhapsode.errors import BookError
 
 Element: TypeAlias = etree._Element
@@ -39,22 +41,18 @@ _UNSPOKEN = re.compile(r"<(?:(script|style|head|template)\b|!--)", re.I)
 _ANY_TAG = re.compile(r"</?([A-Za-z][\w:.-]*+)[^<>]*+>")
 
 
-def decode(raw: bytes) -> tuple[str, bool]:
-    """The text of a file by byte order mark, declaration, strict UTF-8, else cp1252; and whether that was a guess."""
+def decode(raw: bytes) -> tuple[str, str]:
+    """The text of a file by byte order mark, declaration, strict UTF-8, else by its letters; that guess, or ''."""
     for bom, name in _BOMS:
         if raw.startswith(bom):
-            return raw[len(bom) :].decode(name, "replace"), False
+            return raw[len(bom) :].decode(name, "replace"), ""
     declared = _DECLARED.search(raw[:2048])
-    names = ["utf-8"]
     if declared:
-        names.insert(0, (declared[1] or declared[2]).decode("ascii", "replace").lower())
-    for name in names:
-        try:
+        name = (declared[1] or declared[2]).decode("ascii", "replace")
+        with contextlib.suppress(LookupError, ValueError):
             if codecs.lookup(name).name not in {"utf-16", "utf-32"}:  # it was read as single bytes just now
-                return raw.decode(name), False
-        except (LookupError, ValueError):
-            continue
-    return raw.decode("cp1252", "replace"), True
+                return raw.decode(name), ""
+    return decode_plain(raw)
 
 
 def parse(raw: bytes) -> Element | None:

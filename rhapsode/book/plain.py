@@ -1,6 +1,6 @@
 """A plain text file as a `Book`.
 
-Knows encodings, hard-wrapped lines and how chapters are announced in plain text; knows no markup.
+Knows byte order marks, hard-wrapped lines and how chapters are announced in plain text; knows no markup.
 Nothing is thrown away but underscores around _words_, and what is Gutenberg's own: header and licence, only between
 their exact marks, and '[Illustration]' where no caption is in it.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from rhapsode.book.blocks import BREAK, LICENCE_LEFT_OUT, Piece, is_ornament
 from rhapsode.book.chapters import Mark, cut_chapters
 from rhapsode.book.clean import clean, one_line
+from rhapsode.book.encoding import decode_plain, encoding_note
 from rhapsode.book.titles import find_headings
 from rhapsode.errors import BookError
 from rhapsode.types import Book
@@ -25,7 +26,7 @@ _BOMS = [
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 ]
 _NO_TEXT = " is not a text file; EPUB, text, Markdown and HTML files can be read."
-_WRAP = 100  # characters: a file whose lines are rarely longer was wrapped by a machine
+_WRAP = 100  # columns: a file whose lines are rarely longer was wrapped by a machine
 _WRAPPED_SHARE = 0.95
 _PG_START = re.compile(  # a long title goes on in the next line
     r"^[ \t]*\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG EBOOK"
@@ -49,34 +50,26 @@ _LONG_WORD = 64  # characters: no word is looked for beyond
 # _Words_ in italics: the marks would part 'Mr.' from 'Smith', and have no sound. A name_with_some keeps its own.
 _EMPHASIS = re.compile(r"(?<!\w)(_{1,3})(?=[^\s_])([^_]{1,4000})(?<=[^\s_])\1(?!\w)")
 _UNDERLINE = re.compile(r"[=~_-]{3,}")
+_WIDE = re.compile("[\u1100-\u11ff\u2e80-\ud7af\uf900-\ufaff\uff00-\uff60]")  # letters of two columns
 _BLANK_LINES = re.compile(r"\n[ \t\f\v]*\n\s*")
 
 
-def decode_text(raw: bytes, path: Path) -> tuple[str, bool]:
-    """Text with plain newlines by byte order mark, strict UTF-8, else cp1252; and whether that was a guess.
+def decode_text(raw: bytes, path: Path) -> tuple[str, str]:
+    """Text with plain newlines by byte order mark, strict UTF-8, else by its letters; what that guess was, or ''.
 
     Raises BookError where the bytes are no text.
     """
     for bom, name in _BOMS:
         if raw.startswith(bom):
-            text, guessed = raw[len(bom) :].decode(name, "replace"), False
+            text, guessed = raw[len(bom) :].decode(name, "replace"), ""
             break
     else:
         if b"\0" in raw:
             raise BookError(f"{path.name}{_NO_TEXT}")
-        try:
-            text, guessed = raw.decode("utf-8"), False
-        except UnicodeDecodeError:
-            text, guessed = raw.decode("cp1252", "replace"), True
-            if _looks_binary(text):
-                raise BookError(f"{path.name}{_NO_TEXT}") from None
+        text, guessed = decode_plain(raw)
+        if guessed and _looks_binary(text):
+            raise BookError(f"{path.name}{_NO_TEXT}")
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n\n"), guessed
-
-
-def encoding_note(guessed: bool) -> tuple[str, ...]:
-    if not guessed:
-        return ()
-    return ("The file is not UTF-8 and was read as Windows-1252; if letters look wrong, save it as UTF-8.",)
 
 
 def title_from_name(path: Path) -> tuple[str, str]:
@@ -117,7 +110,7 @@ def _is_picture(piece: Piece) -> bool:
 
 
 def _looks_binary(text: str) -> bool:
-    """Whether more than one character in fifty is a control or undefined: no text in any single-byte encoding."""
+    """Whether more than one character in fifty is a control or undefined: no text in any encoding."""
     sample = text[:20000]
     odd = sum(1 for char in sample if (char < " " and char not in "\t\n\r\f\v\x1a\x1b") or char == "\ufffd")
     return odd * 50 > len(sample)
@@ -136,8 +129,8 @@ def _without_licence(text: str, start: re.Match[str]) -> tuple[str, tuple[str, .
 def _paragraphs(text: str) -> list[Piece]:
     """Paragraphs, their lines joined where a machine wrapped them, and breaks where only an ornament stands."""
     lines = [line for line in text.split("\n") if line.strip()]
-    wrapped = sum(len(line.rstrip()) <= _WRAP for line in lines) >= _WRAPPED_SHARE * len(lines)
-    text = clean(text)
+    wrapped = sum(_columns(line.rstrip()) <= _WRAP for line in lines) >= _WRAPPED_SHARE * len(lines)
+    text = clean(text.replace("\n\u3000", "\n\n\u3000"))  # each paragraph of an eastern text begins so
     if wrapped:
         text = _join_hyphens(text)
     pieces: list[Piece] = []
@@ -146,6 +139,10 @@ def _paragraphs(text: str) -> list[Piece]:
             rows = [" ".join(row.split()) for row in paragraph.split("\n") if row.strip()]
             pieces += _pieces(rows)
     return pieces
+
+
+def _columns(line: str) -> int:
+    return len(line) if line.isascii() else len(line) + len(_WIDE.findall(line))
 
 
 def _pieces(rows: list[str]) -> list[Piece]:

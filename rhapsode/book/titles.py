@@ -1,99 +1,75 @@
 """Which paragraphs of a plain text are headings.
 
-Knows how chapters are announced ('Chapter 1', 'PART TWO', 'Kapitel 3: Abend', 'Prologue', 'IV.'); knows no markup.
-A heading stands alone, is short, and is more than a word that happens to begin a sentence.
+Knows where a heading stands: alone or above its text, short, not in a table of contents, or a bare numeral that counts
+on. What words announce a chapter is in `announced.py`. Knows no markup.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import accumulate
 
+from rhapsode.book.announced import MAX_HEADING, ROMAN, announced, plain_letters
 from rhapsode.book.blocks import Piece
+from rhapsode.book.heading_words import EASTERN_NUMERALS
+from rhapsode.book.numerals import roman
 
-_MAX_HEADING = 120  # characters
 _RUN = 3  # so many headings of one kind without text between them are a table of contents
-
-_ROMAN = r"(?=[IVXLCDM])M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})"
-_UNITS = "one|two|three|four|five|six|seven|eight|nine|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth"
-_TEENS = "ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|tenth|eleventh|twelfth|last|final"
-_TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
-_WORDS = rf"(?:(?:{_TENS})(?:[- ](?:{_UNITS}))?|{_UNITS}|{_TEENS})"
-_PART = "part|book|volume|teil|buch|partie|livre|tome|parte|libro|livro|deel|часть|том|книга"
-_CHAPTER = (
-    r"chapter|chap\.|section|act|scene|canto|stave|letter|lecture|kapitel|chapitre|cap[ií]tulo|capitolo|hoofdstuk|rozdział"
-    "|глава"
-)
-_NAMES = (
-    "prologue|epilogue|preface|foreword|introduction|afterword|interlude|postscript|conclusion|acknowledge?ments|dedication"
-    "|prolog|epilog|vorwort|nachwort|einleitung|prólogo|epílogo|prologo|epilogo|préface|avant-propos|épilogue|пролог|эпилог"
-)
-_NUMBER = rf"(?:the )?(?:[0-9]{{1,4}}|{_ROMAN}|{_WORDS})"
-_COLON = r"(?:[.:—–-]+(?:\s.*)?)?"
-# A title follows after a space, or right after a dash, or a letter after a point or colon: 'CHAPTER II.--THE SEA'.
-_REST = r"(?:[ ]*[.:—–-][—–-]*(?:\s.*)?|[ ]*[.:]?(?:—|–|--)[—–-]*\S.*|[.:][\"'“‘]?[^\W\d_].*|\s.*)?"
-_COUNTED = re.compile(rf"(?:(?:{_CHAPTER}) {_NUMBER}|第[0-9一二三四五六七八九十百千]+[章回話话节]){_REST}", re.I | re.S)
-_PATTERNS = [
-    (1, re.compile(rf"(?:(?:the )?(?:{_PART}) {_NUMBER}|第[0-9一二三四五六七八九十百]+[部卷]){_REST}", re.I | re.S)),
-    (2, _COUNTED),
-    (2, re.compile(rf"(?:{_NAMES}|appendix(?: [A-Z0-9]{{1,4}})?){_COLON}", re.I | re.S)),
-]
-_BARE = re.compile(rf"({_ROMAN}|[0-9]{{1,3}})\.?")
-_TITLED = re.compile(rf"({_ROMAN}|[0-9]{{1,3}})\.[ \n—–-]+(?=.*[^\W\d_]{{2}})([^\n]+(?:\n[^\n]+)?)")
-_PROSE_END = re.compile(r"[,;]$")
+_BARE = re.compile(rf"({ROMAN}|[0-9]{{1,3}}|[{EASTERN_NUMERALS}]{{1,5}})[.、]?")
+_TITLED = re.compile(rf"({ROMAN}|[0-9]{{1,3}})\.[ \n—–-]+(?=.*[^\W\d_]{{2}})([^\n]+(?:\n[^\n]+)?)")
+_PROSE_END = (",", ";", "，", "；", "、")
+_EASTERN_DIGITS = "〇一二三四五六七八九"
+_EASTERN_UNITS = {"十": 10, "百": 100, "千": 1000}
 
 
 def find_headings(pieces: Sequence[Piece]) -> list[Piece]:
     """The same text with the headings in it marked: level 1 for parts, 2 for chapters."""
-    pieces = [part for piece in pieces for part in _off_first_row(piece)]
-    levels = [_level(piece) for piece in pieces]
-    if not any(level == 2 and _COUNTED.fullmatch(piece.text) for piece, level in zip(pieces, levels, strict=True)):
+    pieces = [part for piece in pieces for part in _set_off(piece)]
+    found = [announced(piece.text) if _is_alone(piece) else None for piece in pieces]
+    levels = [each.level if each else 0 for each in found]
+    if not any(each and each.level == 2 and each.counted for each in found):
         _number_headings(pieces, levels)
     _forget_contents(levels)
     return [Piece("heading", p.text, level) if level else p for p, level in zip(pieces, levels, strict=True)]
 
 
-def _off_first_row(piece: Piece) -> list[Piece]:
-    """A heading on the first row of a paragraph that goes on as prose, set off from it."""
-    first, newline, rest = piece.text.partition("\n")
-    if not newline or not _announced(first) or any(_announced(row) for row in rest.split("\n")[:2]):
+def _set_off(piece: Piece) -> list[Piece]:
+    """A heading on the first row of a paragraph that goes on as prose, set off from it; one that is certain, on any."""
+    rows = piece.text.split("\n")
+    if len(rows) == 1:
         return [piece]
-    if len(piece.text) <= _MAX_HEADING and not rest.rstrip("\"'”’»)").endswith((".", "!", "?", "…")):
+    found = [announced(row) for row in rows]
+    certain = [at for at, each in enumerate(found) if each and each.certain]
+    if certain:
+        places = sorted({0, *certain, *(at + 1 for at in certain)} - {len(rows)})
+        return [
+            Piece("paragraph", "\n".join(rows[begin:end]))
+            for begin, end in zip(places, [*places[1:], len(rows)], strict=True)
+        ]
+    if not found[0] or any(found[1:3]):
         return [piece]
-    return [Piece("paragraph", first), Piece("paragraph", rest)]
+    if len(piece.text) <= MAX_HEADING and not rows[-1].rstrip("\"'”’»)").endswith((".", "!", "?", "…")):
+        return [piece]
+    return [Piece("paragraph", rows[0]), Piece("paragraph", "\n".join(rows[1:]))]
 
 
-def _level(piece: Piece) -> int:
-    text = piece.text
-    if piece.kind != "paragraph" or len(text) > _MAX_HEADING or text.count("\n") > 2 or _PROSE_END.search(text):
-        return 0
-    if any(_announced(row) for row in text.split("\n")[1:]):
-        return 0  # lines of a table of contents
-    return _announced(text)
-
-
-def _announced(text: str) -> int:
-    if len(text) <= _MAX_HEADING and not _reads_on(text):
-        for level, pattern in _PATTERNS:
-            if pattern.fullmatch(text):
-                return level
-    return 0
-
-
-def _reads_on(text: str) -> bool:
-    """Whether a candidate is a sentence: 'Part one of the plan was simple.' goes on in lower case to a full stop."""
-    words = text.split()
-    return text.endswith((".", "!", "?")) and len(words) > 3 and words[2][:1].islower()
+def _is_alone(piece: Piece) -> bool:
+    """Whether a paragraph may be a heading: short, whole, and no lines of a table of contents."""
+    rows = piece.text.split("\n")
+    if piece.kind != "paragraph" or len(piece.text) > MAX_HEADING or len(rows) > 3:
+        return False
+    return not piece.text.endswith(_PROSE_END) and not any(announced(row) for row in rows[1:])
 
 
 def _number_headings(pieces: Sequence[Piece], levels: list[int]) -> None:
     """Where nothing else counts chapters: numerals with a title in capitals, else bare ones, that count on from 1."""
+    parts = list(accumulate(level == 1 for level in levels))
     for numeral in (_titled, _bare):
         found = [
             (at, said) for at, piece in enumerate(pieces) if piece.kind == "paragraph" and (said := numeral(piece))
         ]
-        values = [int(text) if text.isdigit() else _roman(text) for _, text in found]
-        if _counts_on(values, numeral is _titled):
+        if _counts_on([_value(said) for _, said in found], [parts[at] for at, _ in found], numeral is _titled):
             for at, _ in found:
                 levels[at] = 2
             return
@@ -101,32 +77,42 @@ def _number_headings(pieces: Sequence[Piece], levels: list[int]) -> None:
 
 def _bare(piece: Piece) -> str:
     """'IV' of 'IV.', '' of what is more than a numeral."""
-    match = _BARE.fullmatch(piece.text)
+    match = _BARE.fullmatch(plain_letters(piece.text)) if len(piece.text) <= MAX_HEADING else None
     return match[1] if match else ""
 
 
 def _titled(piece: Piece) -> str:
     """'IV' of 'IV. THE LAMP'; '' where the title is not in capitals, or the next row has a numeral of its own."""
-    match = _TITLED.fullmatch(piece.text) if len(piece.text) <= _MAX_HEADING else None
+    match = _TITLED.fullmatch(piece.text) if len(piece.text) <= MAX_HEADING else None
     if not match or not match[2].isupper() or any(_TITLED.fullmatch(row) for row in match[2].split("\n")[1:]):
         return ""
     return match[1]
 
 
-def _counts_on(values: list[int], again: bool) -> bool:
-    """Whether numbers are 1, 2, 3 and so on; `again`: they may begin again, as after a table of contents."""
-    expected = 1
-    for value in values:
-        if value != expected and not (again and value == 1):
+def _counts_on(values: list[int], parts: list[int], again: bool) -> bool:
+    """Whether numbers are 1, 2, 3 and so on, in each of the book's parts or through all of them.
+
+    `again`: they may begin again, as after a table of contents.
+    """
+    expected, part = 1, 0
+    for value, within in zip(values, parts, strict=True):
+        if value != expected and not (value == 1 and (again or within != part)):
             return False
-        expected = value + 1
+        expected, part = value + 1, within
     return len(values) > 1
 
 
-def _roman(text: str) -> int:
-    value = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
-    numbers = [value[letter] for letter in text]
-    return sum(-n if n < max(numbers[at:]) else n for at, n in enumerate(numbers))
+def _value(said: str) -> int:
+    """The number that a numeral says: '12', 'XII' or '十二'."""
+    if said.isascii():
+        return int(said) if said.isdigit() else roman(said)
+    value = digit = 0
+    for sign in said:
+        if unit := _EASTERN_UNITS.get(sign):
+            value, digit = value + (digit or 1) * unit, 0
+        else:
+            digit = digit * 10 + max(0, _EASTERN_DIGITS.find(sign))
+    return value + digit
 
 
 def _forget_contents(levels: list[int]) -> None:

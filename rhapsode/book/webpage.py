@@ -12,9 +12,11 @@ from pathlib import Path
 from rhapsode.book import markup
 from rhapsode.book.blocks import LICENCE_LEFT_OUT, read_blocks
 from rhapsode.book.chapters import cut_chapters, heading_marks
-from rhapsode.book.clean import has_sound, one_line
+from rhapsode.book.clean import has_sound, one_line, some_of
+from rhapsode.book.encoding import encoding_note
 from rhapsode.book.markup import Element, descendants, tag_of, text_of, types_of
-from rhapsode.book.plain import encoding_note, title_from_name
+from rhapsode.book.plain import title_from_name
+from rhapsode.book.styles import hidden_note, mark_hidden, sheets_of
 from rhapsode.errors import BookError
 from rhapsode.types import Book
 
@@ -54,8 +56,10 @@ def read_page(raw: bytes, path: Path) -> Book:
     title = next(filter(None, [metas.get("og:title", ""), metas.get("dc.title", ""), *titles, *headings, file_title]))
     author = metas.get("author") or metas.get("dc.creator") or metas.get("article:author") or file_author
     language = one_line(root.get("lang") or root.get(_XML_LANG) or root.get("xml:lang") or "")
+    sheets = sheets_of(root, lambda href: None)
     main = _main_part(root)
     dropped = _drop_furniture(main)
+    hidden = mark_hidden(main, sheets)
     blocks = read_blocks(main)
     high = [piece if piece.level <= _LOWEST_CHAPTER else piece._replace(level=0) for piece in blocks.pieces]
     chapters = cut_chapters(blocks.pieces, heading_marks(high), title)
@@ -63,8 +67,8 @@ def read_page(raw: bytes, path: Path) -> Book:
         raise BookError(f"{path.name} holds no text to read aloud.")
     notes = encoding_note(guessed)
     if dropped:
-        some = ", ".join(repr(words) for words in dropped[:3]) + (" and more" if len(dropped) > 3 else "")
-        notes += (f"Left out {len(dropped)} part(s) of the page beside its text, such as menus: {some}.",)
+        notes += (f"Left out {len(dropped)} part(s) of the page beside its text, such as menus: {some_of(dropped)}.",)
+    notes += hidden_note(hidden)
     if blocks.licence:
         notes += (LICENCE_LEFT_OUT,)
     if blocks.notes:

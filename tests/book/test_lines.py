@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rhapsode.book import lines as module
-from rhapsode.book import split_lines
+from rhapsode.book import read_book, split_lines
 from rhapsode.book.lines import cut_long, line_key
 from rhapsode.book.sentences import primary_language, split_sentences
 from rhapsode.errors import UserError
@@ -97,6 +98,18 @@ def test_sentences(text: str, expected: list[str]) -> None:
 
 def test_characters_count_where_there_are_no_words() -> None:
     assert said(p("はい。私は学生です。本を読む。"), language="ja") == ["はい。私は学生です。", "本を読む。"]
+
+
+@pytest.mark.parametrize("suffix", ["txt", "md", "html"])
+def test_rows_are_parted_by_a_space_only_where_words_are(tmp_path: Path, suffix: str) -> None:
+    rows = ["退潮的\n时候，她都要爬上台阶，\n一边走 一边数。", "毎晩、\n彼女は登りました。"]
+    rows += ["매일 저녁\n그녀는 올라갔다.", "At low\nwater."]
+    between = "</p><p>" if suffix == "html" else "\n\n"
+    book = tmp_path / f"book.{suffix}"
+    book.write_text(f"<p>{between.join(rows)}</p>" if suffix == "html" else between.join(rows), encoding="utf-8")
+    wanted = ["退潮的时候，她都要爬上台阶，一边走 一边数。", "毎晩、彼女は登りました。"]
+    wanted += ["매일 저녁 그녀는 올라갔다.", "At low water."]
+    assert [line.text for line in split_lines(read_book(book))] == wanted
 
 
 def test_short_paragraphs_join_their_neighbours() -> None:

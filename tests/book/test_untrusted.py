@@ -110,7 +110,7 @@ def test_mutated_members(tmp_path: Path) -> None:
     ["<b>", "<p>", "<ul><li>", "</b>", "<a href='#n'>", "&", "&amp;", "<!--", "<!DOCTYPE", "<script>", "[",
      "![", "](", "*a ", "_", "`", "~~~\n", "> ", "- ", "1. ", "|a", "<", "a-\n", "\n \n", " ", "# ", "*", "**",
      "<ruby><rt>", "<sup>", "<header>", "a\u0301", "<table><tr><td>", "<ol reversed>", "<h1>", "\\", "---\n",
-     "CHAPTER I\n\n", "<article>", "\x01", "(", "\"", "[a]: b\n"],
+     "CHAPTER I\n\n", "第一章\n", "einundzwanzig ", "Kapitel ", "<article>", "\x01", "(", "\"", "[a]: b\n"],
 )  # fmt: skip
 def test_repetition_does_not_hang(tmp_path: Path, name: str, unit: str) -> None:
     """What is quadratic takes minutes at this size."""

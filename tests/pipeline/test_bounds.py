@@ -77,8 +77,21 @@ def test_a_full_disk_is_noticed_before_anything_is_read(
     monkeypatch.setattr("rhapsode.audio.files.free_bytes", lambda path: 3_000_000)
     monkeypatch.setattr(Qwen3Narrator, "read", lambda *_: pytest.fail("it began to read"))
     with pytest.raises(rhapsode.OutputError, match=r"tale\.m4b needs about 2\d MB and only 3\.0 MB are free"):
-        rhapsode.narrate(book, checkpoint=checkpoint, device="cpu")
-    assert not Path("tale.m4b").exists()
+        rhapsode.narrate(book, Path("new", "tale.m4b"), checkpoint=checkpoint, device="cpu")
+    assert not Path("new").exists()
+
+
+def test_a_refusal_leaves_what_was_there_and_adds_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rhapsode.pipeline.find", lambda _: fakes.FakeDoor(fakes.FakeNarrator(seconds=10.0)))
+    book = books.write_markdown(here / "tale.md", books.long_tale(chapters=1, lines=3))
+    rhapsode.narrate(book, here / "tale.wav", keep_takes=True)
+    before = set(here.rglob("*"))
+    monkeypatch.setattr("rhapsode.audio.files.free_bytes", lambda path: 20_000_000)
+    for settings in ({"narrator": "fake"}, {"narrator": "another"}):
+        monkeypatch.setattr(fakes.FakeNarrator, "settings", lambda _, settings=settings: settings)
+        with pytest.raises(rhapsode.OutputError, match="are free there"):
+            rhapsode.narrate(book, here / "tale.wav", overwrite=True)
+    assert set(here.rglob("*")) == before
 
 
 def test_room_is_asked_for_by_the_length_of_the_book(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,8 +31,9 @@ class Turn:
 
 
 class Heads:
-    """What is done to the heads of a block before they meet: the first `turned` are normed, if there is a gain for
-    each, and turned; those behind them stay as they are."""
+    """What is done to the heads of a block before they meet: the first are normed, where there is a gain, and turned;
+    those behind them stay as they are.
+    """
 
     def __init__(self, turned: int, behind: int, gain: mx.array | None, eps: float) -> None:
         """`gain`: [turned, head_dim]."""
