@@ -82,7 +82,9 @@ class Narrator(Protocol):
     sampling: Sampling
     # A narrator may also have `stream(line) -> Iterator[np.ndarray]`: the line's float32 samples by pieces, as they are
     # made. And it may have `text_form: TextForm`; where there is none, it reads what is written. One that finds
-    # something out while it reads may have `tell: Callable[[str], None]`, where whoever listens puts a function.
+    # something out while it reads may have `tell: Callable[[str], None]`, where whoever listens puts a function. One
+    # may have `begin_early() -> bool`, asked before `read` by who makes something of the book's first lines on the
+    # processor as soon as they are there: whether they will be read first, and the processor is not needed for reading.
 
     def settings(self) -> dict[str, Any]:
         """All that the sound of a line depends on, as JSON values; takes are kept apart by it."""
@@ -122,6 +124,9 @@ class SpokenForms:
         if hasattr(self._narrator, "tell"):
             self._narrator.tell = hear
 
+    def begin_early(self) -> bool:
+        return begin_early(self._narrator)
+
     def settings(self) -> dict[str, Any]:
         return self._narrator.settings()
 
@@ -155,6 +160,12 @@ def stream(narrator: Narrator, line: Line) -> Iterator[np.ndarray]:
     """The sound of a line by pieces, of a narrator that cannot do that in one."""
     pieces: Callable[[Line], Iterator[np.ndarray]] | None = getattr(narrator, "stream", None)
     return pieces(line) if pieces is not None else (take.audio for take in narrator.read([line]))
+
+
+def begin_early(narrator: Narrator) -> bool:
+    """Whether the first lines of a book come first, of a narrator that may never have heard of it."""
+    ask: Callable[[], bool] | None = getattr(narrator, "begin_early", None)
+    return ask is not None and ask()
 
 
 def _nobody(text: str) -> None:

@@ -8,16 +8,20 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import fields, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rhapsode.audio.ahead import Ahead
 from rhapsode.audio.assemble import FADE_S, plan_tracks, soften, soften_stream, stream
-from rhapsode.audio.container import check_suffix, estimate_bytes, write_audiobook
+from rhapsode.audio.container import check_suffix, codec_in_pieces, estimate_bytes, write_audiobook
 from rhapsode.audio.draw import draw
+from rhapsode.audio.encoder import Codec
 from rhapsode.audio.files import check_free, make_folder, require_space, write_atomic
 from rhapsode.audio.marks import Tags
 from rhapsode.audio.picture import cover_problem
@@ -26,13 +30,14 @@ from rhapsode.audio.wave import to_pcm, wav_header
 from rhapsode.audio.writer import TakeWriter
 from rhapsode.book import read_book, split_lines
 from rhapsode.errors import BookError, OutputError, UserError
-from rhapsode.narrator import Narrator, Options, SpokenForms, find
+from rhapsode.narrator import Narrator, Options, SpokenForms, begin_early, find
 from rhapsode.narrator import stream as one_line
 from rhapsode.progress import Progress
 from rhapsode.report import Report, make_report
 from rhapsode.types import Block, Book, Chapter, Line, Take
 
 _SPARE_BYTES = 20_000_000  # the record, the encoder's odds and ends
+_TURNED = 1 << 16  # lines whose spoken forms are at hand: how long one will be is asked long before it is read
 
 
 def narrate(
@@ -64,17 +69,21 @@ def narrate(
     for note in (*text.notes, *_cover_notes(text), *narrator.notes()):
         watch.note(note)
 
+    codec, expected = _codec_ahead(target, narrator), {line.index: narrator.expected_seconds(line) for line in lines}
+    room = partial(_check_room, target, narrator.sample_rate, lines, expected, copies=2 if codec else 1)
     begun = (takes_folder(target) / settings_digest(narrator.settings())).exists()
     if not begun:  # asked before a folder is made, so that a refusal leaves none
-        _check_room(target, narrator, lines, lines)
+        room(lines)
     make_folder(target.parent)
     with TakeStore(takes_folder(target), narrator.settings()) as store:
         left = [line for line in lines if not store.has(line)]
         if begun:
-            _check_room(target, narrator, lines, left, store)
-        with TakeWriter(store) as writer:
-            made_s = _read(left, narrator, writer.put, watch, resumed=len(lines) - len(left))
-        audio_s = _assemble(target, text, lines, narrator, store, watch)
+            room(left, store)
+        samples = round(sum(expected.values()) * narrator.sample_rate)
+        with Ahead(lines, store, codec, samples) if codec and left else nullcontext() as ahead:
+            with TakeWriter(store) as writer:
+                made_s = _read(left, narrator, expected, writer.put, watch, resumed=len(lines) - len(left))
+            audio_s = _assemble(target, text, lines, narrator, store, watch, ahead)
         problems = {line.index: store.info(line).problem for line in lines}
         if not keep_takes:
             store.drop_sound()
@@ -110,7 +119,8 @@ def say(
     for note in narrator.notes():
         watch.note(note)
     takes: dict[int, Take] = {}
-    made_s = _read(utterances, narrator, lambda take: takes.update({take.line.index: take}), watch)
+    expected = {line.index: narrator.expected_seconds(line) for line in utterances}
+    made_s = _read(utterances, narrator, expected, lambda take: takes.update({take.line.index: take}), watch)
     sound = _join([takes[line.index] for line in utterances])
     if out is None:
         target = _free_name("say", ".wav")  # another process may have taken the one that was free
@@ -189,7 +199,7 @@ def _load(options: Options) -> Narrator:
         return narrator
     from rhapsode.book.spoken import spoken
 
-    return SpokenForms(narrator, spoken)
+    return SpokenForms(narrator, lru_cache(_TURNED)(spoken))
 
 
 def _check_target(target: Path, source: Path | None, overwrite: bool) -> None:
@@ -261,31 +271,52 @@ def _cover_notes(book: Book) -> list[str]:
     return [problem] if problem else []
 
 
+def _codec_ahead(target: Path, narrator: Narrator) -> Codec | None:
+    """The encoder of a file that is encoded while its lines are read, where reading leaves the processor to it."""
+    codec = codec_in_pieces(target, narrator.sample_rate)
+    return codec if codec is not None and begin_early(narrator) else None
+
+
 def _check_room(
-    target: Path, narrator: Narrator, lines: Sequence[Line], left: Sequence[Line], store: TakeStore | None = None
+    target: Path,
+    sample_rate: int,
+    lines: Sequence[Line],
+    expected: Mapping[int, float],
+    left: Sequence[Line],
+    store: TakeStore | None = None,
+    *,
+    copies: int,
 ) -> None:
-    """Better a sentence now than a full disk after hours."""
-    still = sum(map(narrator.expected_seconds, left))
+    """Better a sentence now than a full disk after hours. copies: of the file's sound, what is encoded ahead beside it.
+
+    expected: seconds of each line, by its index. left: lines that are yet to be read.
+    """
+    still = sum(expected[line.index] for line in left)
     known = sum(store.info(line).seconds for line in lines if store.has(line)) if store else 0.0
     silence = sum(line.pause_s for line in lines)
-    takes = round(still * narrator.sample_rate * 2)
-    book = estimate_bytes(target.suffix, still + known + silence, narrator.sample_rate)
+    takes = round(still * sample_rate * 2)
+    book = copies * estimate_bytes(target.suffix, still + known + silence, sample_rate)
     require_space(target, takes + book + _SPARE_BYTES)
 
 
 def _read(
-    lines: Sequence[Line], narrator: Narrator, keep: Callable[[Take], object], watch: Progress, resumed: int = 0
+    lines: Sequence[Line],
+    narrator: Narrator,
+    expected: Mapping[int, float],
+    keep: Callable[[Take], object],
+    watch: Progress,
+    resumed: int = 0,
 ) -> float:
     """Read lines and hand each take to `keep` as it is finished; seconds of sound made."""
     made = 0.0
     if hasattr(narrator, "tell"):
         narrator.tell = watch.note
-    watch.begin(sum(map(narrator.expected_seconds, lines)), resumed=resumed)
+    watch.begin(sum(expected[line.index] for line in lines), resumed=resumed)
     try:
         for take in narrator.read(lines):
             keep(take)
             made += take.seconds
-            watch.take(take, narrator.expected_seconds(take.line))
+            watch.take(take, expected[take.line.index])
     finally:
         watch.end()
     return made
@@ -301,12 +332,19 @@ def _join(takes: Sequence[Take]) -> np.ndarray:
 
 
 def _assemble(
-    target: Path, book: Book, lines: Sequence[Line], narrator: Narrator, store: TakeStore, watch: Progress
+    target: Path,
+    book: Book,
+    lines: Sequence[Line],
+    narrator: Narrator,
+    store: TakeStore,
+    watch: Progress,
+    ahead: Ahead | None,
 ) -> float:
     """Chapters into the file; its length in seconds."""
     titles = {chapter.number: chapter.title for chapter in book.chapters}
     tracks = plan_tracks(lines, titles, store)
     settings = narrator.settings()
+    samples = sum(track.samples for track in tracks)
     readers = dict.fromkeys(str(settings[name]) for name in ("voice", "dialogue_voice") if settings.get(name))
     try:
         write_audiobook(
@@ -314,10 +352,11 @@ def _assemble(
             sample_rate=narrator.sample_rate,
             tracks=[(track.title, track.samples) for track in tracks],
             blocks=stream(tracks, store),
+            encoded=ahead.encoded(samples) if ahead is not None else None,
             tags=Tags(title=book.title, author=book.author, narrator=", ".join(readers)),
             cover=book.cover,
             progress=watch.writing,
         )
     finally:
         watch.end()
-    return sum(track.samples for track in tracks) / narrator.sample_rate
+    return samples / narrator.sample_rate

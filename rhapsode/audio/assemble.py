@@ -56,15 +56,19 @@ def stream(tracks: Track | Iterable[Track], store: TakeStore) -> Iterator[np.nda
     for track in (tracks,) if isinstance(tracks, Track) else tracks:
         left = track.samples
         for line in track.lines:
-            sound = store.pcm(line)
-            rate = store.info(line).sample_rate
-            left -= len(sound)
-            yield soften(sound, round(FADE_S * rate))
-            for silence in _silence(_pause(line, rate)):
-                left -= len(silence)
-                yield silence
+            for block in line_blocks(line, store):
+                left -= len(block)
+                yield block
         if left:
             raise RuntimeError(f"chapter {track.chapter} is {-left:+d} samples longer than the {track.samples} planned")
+
+
+def line_blocks(line: Line, store: TakeStore) -> Iterator[np.ndarray]:
+    """int16 blocks of a line and the pause after it. Raises as `TakeStore.pcm` does."""
+    sound = store.pcm(line)
+    rate = store.info(line).sample_rate
+    yield soften(sound, round(FADE_S * rate))
+    yield from _silence(_pause(line, rate))
 
 
 def soften(sound: np.ndarray, fade: int) -> np.ndarray:

@@ -17,7 +17,7 @@ import numpy as np
 from av.container import OutputContainer
 from av.stream import Disposition
 
-from rhapsode.audio.encoder import Codec, cut, encode_pieces, encode_whole
+from rhapsode.audio.encoder import Codec, Encoded, encode_sound, encode_whole, packets_of
 from rhapsode.audio.files import PartFile
 from rhapsode.audio.marks import Mark, Tags, chapter_marks, id3_tag, vorbis_comments, vorbis_picture
 from rhapsode.audio.picture import Picture, read_picture
@@ -72,12 +72,20 @@ def estimate_bytes(suffix: str, seconds: float, sample_rate: int = 24_000) -> in
     return round(sample_rate * SAMPLE_BYTES * seconds * form.share) + 100_000
 
 
+def codec_in_pieces(path: Path, sample_rate: int) -> Codec | None:
+    """The encoder of a file whose sound may be encoded in pieces, before anything else of it is known."""
+    form = FORMATS[check_suffix(path)]
+    codec = _codec(form, sample_rate) if form.muxer and form.pieces else None
+    return codec if codec is not None and codec.rate == sample_rate else None  # resampling knows no pieces
+
+
 def write_audiobook(
     path: Path,
     *,
     sample_rate: int,
     tracks: Sequence[tuple[str, int]],
     blocks: Iterable[np.ndarray],
+    encoded: Iterable[Encoded] | None = None,
     tags: Tags,
     cover: bytes | None = None,
     progress: Progress | None = None,
@@ -86,7 +94,8 @@ def write_audiobook(
 
     `tracks` are (title, samples); their samples are those of all blocks together. An empty track gets no
     mark. A WAV holds neither tags, marks nor cover. `path` appears when it is whole, in place of what was there.
-    A cover of which `cover_problem` has something to say is left out.
+    A cover of which `cover_problem` has something to say is left out. Blocks are left alone where
+    there is what the encoder of `codec_in_pieces` has `encoded` of them.
     Raises UserError for the suffix, OutputError for the disk, ValueError for blocks that are not as described.
     """
     form = FORMATS[check_suffix(path)]
@@ -98,7 +107,9 @@ def write_audiobook(
     with PartFile(path) as part:
         try:
             if form.muxer:
-                written = _Encoding(part, form, sample_rate, marks, tags, read_picture(cover)).run(sound, total)
+                written = _Encoding(part, form, sample_rate, marks, tags, read_picture(cover)).run(
+                    sound, total, encoded
+                )
             else:
                 written = _plain(part, sample_rate, sound, total)
             with closing(written):  # processes that encode end on every way out
@@ -137,8 +148,8 @@ def _plain(part: PartFile, rate: int, sound: Iterable[np.ndarray], total: int) -
     """Writes a WAV; yields how many samples are written, time and again."""
     part.write(wav_header(rate, total))
     done = 0
-    for block in rechunk(sound, _BLOCK):
-        part.write(block.astype("<i2", copy=False).tobytes())
+    for block in sound:
+        part.write(np.ascontiguousarray(block, "<i2").view(np.uint8).data)
         yield (done := done + len(block))
 
 
@@ -156,6 +167,14 @@ def _checked(blocks: Iterable[np.ndarray], total: int) -> Iterator[np.ndarray]:
         raise ValueError(f"the blocks have {seen} samples, the tracks {total}")
 
 
+def _codec(form: _Format, sample_rate: int) -> Codec:
+    """An encoder at a sample rate, or at 48 kHz where it knows only some and this is none of them."""
+    known = av.Codec(form.codec, "w").audio_rates
+    rate = sample_rate if not known or sample_rate in known else 48_000
+    bit_rate = _bit_rate(form, sample_rate) if form.bit_rate else 0
+    return Codec(form.codec, form.sample_format, rate, bit_rate, form.options)
+
+
 def _bit_rate(form: _Format, sample_rate: int) -> int:
     return form.bit_rate if sample_rate <= 32_000 else form.bit_rate * 3 // 2
 
@@ -166,7 +185,7 @@ class _Encoding:
     def __init__(
         self, part: PartFile, form: _Format, rate: int, marks: list[Mark], tags: Tags, picture: Picture | None
     ) -> None:
-        self._form = form
+        self._path = part.path
         self._rate = rate
         self._picture = picture
         # No dates, versions or random serials; and a packet is no reason to write.
@@ -182,13 +201,9 @@ class _Encoding:
         self._describe(form, marks, tags)
 
     def _add_stream(self, form: _Format) -> av.AudioStream:
-        """An encoder at our sample rate, or at 48 kHz where it knows only some and ours is none of them."""
-        known = av.Codec(form.codec, "w").audio_rates
-        rate = self._rate if not known or self._rate in known else 48_000
-        stream = self._container.add_stream(form.codec, rate=rate)
+        self._codec = _codec(form, self._rate)
+        stream = self._container.add_stream(form.codec, rate=self._codec.rate)
         assert isinstance(stream, av.AudioStream)
-        bit_rate = _bit_rate(form, self._rate) if form.bit_rate else 0
-        self._codec = Codec(form.codec, form.sample_format, rate, bit_rate, form.options)
         self._codec.tell(stream.codec_context)
         return stream
 
@@ -225,17 +240,20 @@ class _Encoding:
         packet.is_keyframe = True
         self._container.mux(packet)
 
-    def run(self, blocks: Iterable[np.ndarray], samples: int) -> Generator[int]:
+    def run(self, blocks: Iterable[np.ndarray], samples: int, encoded: Iterable[Encoded] | None) -> Generator[int]:
         """Encodes all blocks and closes the container; yields how many of the samples are written, time and again.
+
+        `encoded`: what is there of them already, or will be.
 
         After an error the container is left as it is, because closing it would write to the part again.
         """
         self._container.start_encoding()
-        context = self._stream.codec_context
-        if self._form.pieces and self._codec.rate == self._rate:  # resampling knows no pieces
-            packets = encode_pieces(self._codec, cut(blocks, self._rate, context.frame_size), samples)
+        if encoded is None and codec_in_pieces(self._path, self._rate) is not None:
+            encoded = encode_sound(self._codec, blocks, samples)
+        if encoded is not None:
+            packets = packets_of(encoded, self._codec.rate)
         else:
-            packets = encode_whole(context, rechunk(blocks, _BLOCK), self._rate)
+            packets = encode_whole(self._stream.codec_context, rechunk(blocks, _BLOCK), self._rate)
         tell = step = self._codec.rate // 2  # the encoder's samples
         for packet in packets:
             reached = packet.pts or 0

@@ -7,8 +7,10 @@ encoder had made them. Where it is cut depends on the sound alone: the packets a
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -27,6 +29,7 @@ _QUIET = 2  # silent frames on both sides of a cut: no window reaches from sound
 _BLOCK = 1 << 14  # samples that an encoder gets at a time
 _WORTH_S = 240.0  # seconds of sound for which a process is worth its start
 _MOST = 16  # processes; more would wait for the one that reads the sound and writes the file
+_NICE = 5  # who feeds a card that reads meanwhile goes first
 _AHEAD = 4  # pieces for each that are begun before the first of them is done
 
 
@@ -97,6 +100,10 @@ def _place(sound: np.ndarray, least: int, frame: int) -> int:
 
 # ---------------------------------------------------------------------- encoding
 
+# A packet on its way between processes: its bytes, its time and its duration in samples.
+_Plain = tuple[bytes, int, int]
+Encoded = Sequence[av.Packet] | Sequence[_Plain]  # a piece
+
 
 def encode_whole(
     context: av.AudioCodecContext, blocks: Iterable[np.ndarray], rate: int, at: int = 0
@@ -115,25 +122,36 @@ def encode_whole(
     yield from context.encode(None)
 
 
-def encode_pieces(codec: Codec, pieces: Iterator[Piece], samples: int) -> Iterator[av.Packet]:
-    """The packets of a sound of about so many samples that was cut into pieces.
+def encode_sound(codec: Codec, blocks: Iterable[np.ndarray], samples: int) -> Generator[Encoded]:
+    """The packets of a sound of int16 blocks at the encoder's rate, piece by piece; it has about so many samples."""
+    context = _encoder(codec)
+    context.open()  # which tells how long a frame is
+    yield from encode_pieces(codec, cut(blocks, codec.rate, context.frame_size), samples)
+
+
+def encode_pieces(codec: Codec, pieces: Iterator[Piece], samples: int) -> Generator[Encoded]:
+    """The packets of each piece of a sound of about so many samples.
 
     What says where a sound begins and ends is beside the bytes of its first and of its last packet, and does not
     travel: those two pieces are encoded here.
     """
     first = next(pieces)
-    yield from _kept(_encoder(codec), first)
+    yield list(_kept(_encoder(codec), first))
     if first.end is None:
         return
     last: list[Piece] = []
     between = _but_last(pieces, last)
     workers = min(cores(), _MOST, int(samples / codec.rate / _WORTH_S))
-    made = _side_by_side(codec, between, workers) if workers > 1 else (_encoded(codec, piece) for piece in between)
-    base = Fraction(1, codec.rate)
-    for packets in made:
-        for data, pts, duration in packets:
-            yield _packet(data, pts, duration, base)
-    yield from _kept(_encoder(codec), last[0])
+    yield from _side_by_side(codec, between, workers) if workers > 1 else (_encoded(codec, one) for one in between)
+    yield list(_kept(_encoder(codec), last[0]))
+
+
+def packets_of(encoded: Iterable[Encoded], rate: int) -> Iterator[av.Packet]:
+    """Pieces that were encoded, one after the other, as a container takes them."""
+    base = Fraction(1, rate)
+    for piece in encoded:
+        for packet in piece:
+            yield packet if isinstance(packet, av.Packet) else _packet(*packet, base)
 
 
 def _but_last(pieces: Iterable[Piece], last: list[Piece]) -> Iterator[Piece]:
@@ -142,10 +160,6 @@ def _but_last(pieces: Iterable[Piece], last: list[Piece]) -> Iterator[Piece]:
             last.append(piece)
         else:
             yield piece
-
-
-# A packet on its way between processes: its bytes, its time and its duration in samples.
-_Plain = tuple[bytes, int, int]
 
 
 def _encoder(codec: Codec) -> av.AudioCodecContext:
@@ -223,5 +237,7 @@ def _side_by_side(codec: Codec, pieces: Iterator[Piece], workers: int) -> Iterat
 
 
 def _work(codec: Codec, pieces: Iterable[tuple[int, Piece]], say: Callable[[Any], None]) -> None:
+    with contextlib.suppress(AttributeError, OSError):
+        os.nice(_NICE)
     for number, piece in pieces:
         say((number, _encoded(codec, piece)))

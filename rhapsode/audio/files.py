@@ -121,8 +121,8 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """`path` holds `data`, or what it held before; OutputError where it cannot be.
+def write_atomic(path: Path, *parts: bytes | memoryview) -> None:
+    """`path` holds the parts, one after the other, or what it held before; OutputError where it cannot be.
 
     There is no fsync: what reads these files knows their checksum, and a book has thousands of them.
     """
@@ -130,7 +130,8 @@ def write_atomic(path: Path, data: bytes) -> None:
     try:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY, 0o666)
         try:
-            write_all(descriptor, data)
+            for data in parts:
+                write_all(descriptor, data)
         finally:
             os.close(descriptor)
         os.replace(part, path)

@@ -163,11 +163,11 @@ class TakeStore:
         """
         if take.sample_rate <= 0 or take.sample_rate != (self.sample_rate or take.sample_rate):
             raise ValueError(f"a take at {take.sample_rate} Hz among takes at {self.sample_rate} Hz")
-        sound = to_pcm(take.audio).tobytes()
+        sound = to_pcm(take.audio).view(np.uint8).data
         samples = len(sound) // SAMPLE_BYTES
         info = TakeInfo(take.frames, samples, take.sample_rate, take.seed, take.tries, take.problem)
         entry = _Entry(info, zlib.crc32(sound), _text_crc(take.line))
-        write_atomic(self._path(take.line), wav_header(take.sample_rate, samples) + sound)
+        write_atomic(self._path(take.line), wav_header(take.sample_rate, samples), sound)
         self._append(_record(take.line, entry))
         self.sample_rate = take.sample_rate
         self._entries[_key(take.line)] = entry

@@ -1,4 +1,4 @@
-"""Takes on their way to the disk while the next ones are read: one thread, a short queue, errors where they are seen.
+"""Takes on their way to the disk while the next ones are read: one thread, a queue, errors where they are seen.
 
 Knows the store and threads. Whoever reads waits only where the disk is slower than the reading.
 """
@@ -12,11 +12,11 @@ from types import TracebackType
 from rhapsode.audio.takes import TakeStore
 from rhapsode.types import Take
 
-WAITING = 4  # takes: enough that neither side waits for the other
+WAITING = 32  # takes: a group of the widest codec, which finishes all of them at once
 
 
 class TakeWriter:
-    """Puts takes into a store, which nobody else uses meanwhile.
+    """Puts takes into a store, from which others may read meanwhile.
 
     As a context manager it ends, on every way out, with all on the disk that it was given.
     """

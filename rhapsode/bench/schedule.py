@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rhapsode.bench.workload import Workload, batches
-from rhapsode.engine.lanes import Lanes, Reading
+from rhapsode.engine.lanes import Lanes, Reading, stretches
 from rhapsode.engine.stepper import Request
 
 SCHEDULES = ("refill", "sorted", "book")
@@ -21,6 +21,7 @@ class Seat:
     slot: int
     start: int
     stop: int
+    line: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +53,26 @@ def groups(workload: Workload, slots: int, schedule: str) -> list[list[int]]:
     return batches(lines, slots)
 
 
-def plan(workload: Workload, slots: int, schedule: str, refill: int = 1) -> Plan:
+def plan(workload: Workload, slots: int, schedule: str, refill: int = 1, *, early: bool = False) -> Plan:
     """The seats as the engine gives them on a device that reports an end at once.
 
-    refill: free slots that are waited for before any is taken again.
+    refill: free slots that are waited for before any is taken again. early: a group is read in stretches.
     """
     seats: list[Seat] = []
     now = 0
     for group in groups(workload, slots, schedule):
-        readings = [Reading(n, Request(None, workload.lines[n].frames, 0), workload.lines[n].tokens) for n in group]
+        tokens = [workload.lines[n].tokens for n in group]
+        parts = stretches(tokens, slots) if early else [0] * len(group)
+        readings = [
+            Reading(n, Request(None, workload.lines[n].frames, 0), expected, stretch=part)
+            for n, expected, part in zip(group, tokens, parts, strict=True)
+        ]
         lanes = Lanes(slots, readings, refill)
         ends: dict[int, int] = {}
         while lanes.running or lanes.waiting:
             for slot, reading in lanes.fill():
                 ends[slot] = now + reading.request.cap
-                seats.append(Seat(slot, now, ends[slot]))
+                seats.append(Seat(slot, now, ends[slot], reading.line))
             now = min(ends.values())
             for slot in [slot for slot, end in ends.items() if end == now]:
                 lanes.release(slot)

@@ -6,6 +6,7 @@ Knows text as characters and codes as numbers. Knows no model; durations are in 
 from __future__ import annotations
 
 import unicodedata
+from functools import lru_cache
 
 import numpy as np
 
@@ -24,7 +25,7 @@ PROBLEMS = ("", "loops", NO_END, "silent", "not finite")  # from good to worst
 
 def expected_seconds(text: str) -> float:
     """How long a text should take to read."""
-    return _START_S + sum(_character_seconds(character) for character in text)
+    return _START_S + sum(map(_character_seconds, text))
 
 
 def cap_seconds(text: str) -> float:
@@ -32,6 +33,7 @@ def cap_seconds(text: str) -> float:
     return _CAP_EXTRA_S + _CAP_FACTOR * expected_seconds(text)
 
 
+@lru_cache(4096)  # a book has few different ones
 def _character_seconds(character: str) -> float:
     if character.isspace():
         return _LETTER_S

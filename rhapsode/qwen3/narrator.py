@@ -19,7 +19,7 @@ import numpy as np
 from rhapsode.engine import judge
 from rhapsode.engine.decode import Finished
 from rhapsode.engine.fallback import decode_in_room
-from rhapsode.engine.lanes import Reading
+from rhapsode.engine.lanes import Reading, stretches
 from rhapsode.engine.meter import Meter
 from rhapsode.engine.stepper import Ending, OutOfRoom, Request, Stepper
 from rhapsode.errors import CheckpointError, UserError
@@ -193,6 +193,7 @@ class Qwen3Narrator:
         # Hears what is found out while it reads.
         self.tell: Callable[[str], None] = to_stderr
         self.seed = options.seed
+        self._early = False
         self._frame_rate = checkpoint.codec.frame_rate
         tokenizer = TextTokenizer(checkpoint.folder, checkpoint.model.first_control_token)
         self._prompts = {who: PromptMaker(checkpoint.model, tokenizer, voice) for who, voice in cast.items()}
@@ -232,6 +233,11 @@ class Qwen3Narrator:
     def expected_seconds(self, line: Line) -> float:
         return expected_seconds(line)
 
+    def begin_early(self) -> bool:
+        # A card reads faster than cores encode, and leaves them idle; elsewhere nothing would be gained.
+        self._early = self.model.device.startswith("cuda")
+        return self._early
+
     def useful(self) -> float:
         return self._meter.useful
 
@@ -239,7 +245,10 @@ class Qwen3Narrator:
         return self._meter.retakes
 
     def read(self, lines: Iterable[Line]) -> Iterator[Take]:
-        """Takes of all lines, longest lines first. In float32 a line's codes depend on nothing but itself."""
+        """Takes of all lines, longest lines first, after `begin_early` within stretches of the book.
+
+        In float32 a line's codes depend on nothing but itself.
+        """
         spoken = []
         for line in lines:
             if judge.speakable(line.text):
@@ -262,8 +271,11 @@ class Qwen3Narrator:
         def request(number: int, attempt: int) -> Request:
             return Request(prompts[number], caps[number], self._words(spoken[number], attempt))
 
+        expected = [judge.expected_seconds(line.text) for line in spoken]
+        parts = stretches(expected, slots) if self._early else [0] * len(spoken)
         readings = (
-            Reading(number, request(number, 1), judge.expected_seconds(line.text)) for number, line in enumerate(spoken)
+            Reading(number, request(number, 1), expected[number], stretch=parts[number])
+            for number in range(len(spoken))
         )
         # A greedy reading comes out the same however often it is made.
         policy = self.model.policy(slots, longest + most, 1 if self.sampling.greedy else self.options.tries)

@@ -102,12 +102,13 @@ def _score_voice(
     lines = _lines(sentences)
     name = voice or "a voice of its own"
     scored: dict[int, Scored] = {}
-    watch.begin(sum(map(narrator.expected_seconds, lines)), resumed=0)
+    expected = [narrator.expected_seconds(line) for line in lines]
+    watch.begin(sum(expected), resumed=0)
     try:
         for take in narrator.read(lines):
-            expected = narrator.expected_seconds(take.line)
-            scored[take.line.index] = _score(name, sentences[take.line.index], take, expected, hear)
-            watch.take(take, expected)
+            at = take.line.index
+            scored[at] = _score(name, sentences[at], take, expected[at], hear)
+            watch.take(take, expected[at])
     finally:
         watch.end()
     yield from (scored[line.index] for line in lines)

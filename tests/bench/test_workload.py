@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rhapsode.bench import workload
-from rhapsode.bench.schedule import SCHEDULES, groups, plan
+from rhapsode.bench.schedule import SCHEDULES, Plan, groups, plan
 from rhapsode.bench.workload import Script, Workload, draw
 
 
@@ -74,3 +74,20 @@ def test_on_a_book_each_schedule_is_better_than_the_last() -> None:
         for seat in seats.seats:  # no slot holds two lines at once
             assert seat.start >= ends.get(seat.slot, 0)
             ends[seat.slot] = seat.stop
+
+
+def test_what_a_book_that_is_wanted_from_its_beginning_costs_and_brings() -> None:
+    """Sixteen hours in 512 lanes, as a card reads them."""
+    book = draw(6300)
+    usual, early = (plan(book, 512, "refill", 32, early=early) for early in (False, True))
+    assert usual.steps < early.steps < 1.015 * usual.steps
+    assert _half_is_whole(book, usual) > 0.98
+    assert 0.5 < _half_is_whole(book, early) < 0.65
+    assert plan(draw(2000), 512, "refill", 32, early=True) == plan(draw(2000), 512, "refill", 32), "too few lines"
+
+
+def _half_is_whole(book: Workload, found: Plan) -> float:
+    """The share of the steps after which all lines of the first half of the book have been read."""
+    frames = np.cumsum([line.frames for line in book.lines])
+    half = np.searchsorted(frames, frames[-1] / 2)
+    return max(seat.stop for seat in found.seats if seat.line < half) / found.steps

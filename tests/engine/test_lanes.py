@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from rhapsode.engine.lanes import Lanes, Reading
+from rhapsode.engine.lanes import LINES_OF_A_LANE, STRETCHES, Lanes, Reading, stretches
 from rhapsode.engine.stepper import Request
 
 
@@ -125,3 +125,30 @@ def test_nothing_waits_where_nothing_runs() -> None:
         assert len(seated(lanes)) == wanted
         for slot in range(wanted):
             lanes.release(slot)
+
+
+def test_stretches_come_one_after_the_other_and_a_line_again_in_its_own() -> None:
+    parts = [0, 0, 1, 1, 2, 2]
+    lanes = Lanes(1, [Reading(n, Request(None, 1, 0), float(n % 2), stretch=part) for n, part in enumerate(parts)])
+    order = []
+    while found := lanes.fill():
+        [(slot, sitting)] = found
+        order.append(sitting.line)
+        lanes.release(slot)
+        if order == [1, 0, 3]:
+            lanes.add(Reading(0, Request(None, 1, 0), 0.5, attempt=2, stretch=0))
+    assert order == [1, 0, 3, 0, 2, 5, 4]
+
+
+def test_a_book_has_stretches_of_about_one_length_where_lanes_have_lines_enough() -> None:
+    slots = 10
+    fewest = LINES_OF_A_LANE * slots
+    assert stretches([], slots) == []
+    assert set(stretches([1.0] * (2 * fewest - 1), slots)) == {0}
+    expected = [1.0 + n % 7 for n in range(9 * fewest)]
+    parts = stretches(expected, slots)
+    assert parts == sorted(parts) and set(parts) == set(range(STRETCHES))
+    for part in range(STRETCHES):
+        seconds = sum(one for one, at in zip(expected, parts, strict=True) if at == part)
+        assert seconds == pytest.approx(sum(expected) / STRETCHES, rel=0.05)
+    assert set(stretches([0.0] * 9 * fewest, slots)) == {0}

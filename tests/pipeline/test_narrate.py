@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,12 @@ import numpy as np
 import pytest
 
 import rhapsode
+from rhapsode.audio.ahead import Ahead
+from rhapsode.narrator import begin_early
 from rhapsode.pipeline import Report
 from rhapsode.progress import Progress
-from tests.pipeline import books
+from rhapsode.types import Line, Take
+from tests.pipeline import books, fakes
 
 RATE = 24_000
 
@@ -257,3 +262,75 @@ def test_what_is_found_out_on_the_way_is_said(
         book, "out.wav", device="cpu", slots=2, chapters=1, progress=Progress(said), format="float32", **chosen
     )
     assert said.getvalue().count("Memory ran out with 2 lines side by side; it goes on with 1.") == 1
+
+
+def test_a_line_is_turned_into_words_once_and_its_length_is_asked_once(
+    book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Room on the disk, the bar and the order of reading all want to know, before the device has anything to do."""
+
+    class Curious(fakes.FakeNarrator):
+        text_form = "spoken"
+
+        def __init__(self) -> None:
+            super().__init__(0.1)
+            self.asked: Counter[int] = Counter()
+
+        def expected_seconds(self, line: Line) -> float:
+            self.asked[line.index] += 1
+            return self.seconds
+
+    turned: Counter[str] = Counter()
+    narrator = Curious()
+
+    def spoken(text: str) -> str:
+        turned[text] += 1
+        return text
+
+    monkeypatch.setattr("rhapsode.book.spoken.spoken", spoken)
+    monkeypatch.setattr("rhapsode.pipeline.find", lambda _: fakes.FakeDoor(narrator))
+    report = rhapsode.narrate(book, "out.wav")
+    assert set(narrator.asked) == set(range(report.lines)) and set(narrator.asked.values()) == {1}
+    assert turned and set(turned.values()) == {1}
+
+
+def test_a_file_that_is_encoded_while_its_lines_are_read_is_the_same(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a narrator that leaves the processor alone and says so; also one that wants spoken forms, and a second run."""
+
+    class Early(fakes.FakeNarrator):
+        text_form = "spoken"
+        asked = 0
+
+        def begin_early(self) -> bool:
+            self.asked += 1
+            return True
+
+        def read(self, lines: Iterable[Line]) -> Iterator[Take]:
+            for take in super().read(reversed(list(lines))):
+                yield replace(take, audio=take.audio * np.float32(np.sin(take.line.index)))
+
+    class Late(Early):
+        def begin_early(self) -> bool:
+            return False
+
+    made: list[Ahead] = []
+    encoded = Ahead.encoded
+    monkeypatch.setattr(Ahead, "encoded", lambda self, samples: (made.append(self), encoded(self, samples))[1])
+    book = books.write_markdown(here / "tale.md", books.long_tale(chapters=3, lines=9))
+    early = Early(1.0)
+    for name, narrator, ahead in (("late", Late(1.0), 0), ("early", early, 1), ("early", early, 1)):
+        monkeypatch.setattr("rhapsode.pipeline.find", lambda _, found=narrator: fakes.FakeDoor(found))
+        rhapsode.narrate(book, f"{name}.m4b", keep_takes=True, overwrite=True)
+        assert len(made) == ahead, "what was read before is not waited for"
+        assert Path(f"{name}.m4b").read_bytes() == Path("late.m4b").read_bytes()
+    rhapsode.narrate(book, "early.wav")
+    assert len(made) == 1 and early.asked == 2, "whoever encodes nothing meanwhile has no use for the order"
+
+
+def test_only_a_card_is_asked_to_read_a_book_from_its_beginning(checkpoint: Path) -> None:
+    narrator = rhapsode.load(checkpoint, device="cpu", format="float32")
+    assert not begin_early(narrator) and not begin_early(fakes.FakeNarrator(0.1))
+    narrator.model = replace(narrator.model, device="cuda:0")  # type: ignore[attr-defined]
+    assert begin_early(narrator)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ import torch
 
 from rhapsode import narrator as door
 from rhapsode.engine import judge
+from rhapsode.engine.decode import Finished
+from rhapsode.engine.lanes import Reading
 from rhapsode.errors import CheckpointError, UserError
 from rhapsode.narrator import Options, Voices
 from rhapsode.qwen3 import narrator as qwen3
@@ -109,6 +111,30 @@ def test_same_seed_same_sound_in_any_company(options: Options) -> None:
     assert_same_sound(first, backwards)
     [alone] = narrator.read([line(3, TEXTS[3])])
     assert alone.audio.tobytes() == first[3].audio.tobytes()
+
+
+def test_a_book_that_is_wanted_from_its_beginning_is_read_in_stretches_of_the_same_sound(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a card, which this machine may not have."""
+    parts: list[list[int]] = []
+    decode = qwen3.decode_in_room
+
+    def watched(readings: Iterable[Reading], *rest: Any, **more: Any) -> Iterator[Finished]:
+        given = list(readings)
+        parts.append([reading.stretch for reading in given])
+        return decode(given, *rest, **more)
+
+    monkeypatch.setattr(qwen3, "decode_in_room", watched)
+    texts = [f"A line of one length, number {n}." for n in range(10, 22)]
+    narrator = qwen3.load(replace(options, slots=1))
+    assert isinstance(narrator, Qwen3Narrator)
+    usual = {take.line.index: take for take in narrator.read(lines(*texts))}
+    own, narrator.model = narrator.model, replace(narrator.model, device="cuda:0")  # type: ignore[arg-type, type-var]
+    assert narrator.begin_early()
+    narrator.model = own
+    assert_same_sound(usual, {take.line.index: take for take in narrator.read(lines(*texts))})
+    assert parts == [[0] * 12, [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]]
 
 
 def test_another_seed_another_sound(options: Options) -> None:
