@@ -69,7 +69,8 @@ def narrate(
     for note in (*text.notes, *_cover_notes(text), *narrator.notes()):
         watch.note(note)
 
-    codec, expected = _codec_ahead(target, narrator), {line.index: narrator.expected_seconds(line) for line in lines}
+    codec = _codec_ahead(target, narrator)
+    expected = {line.index: narrator.expected_seconds(line) for line in lines}
     room = partial(_check_room, target, narrator.sample_rate, lines, expected, copies=2 if codec else 1)
     begun = (takes_folder(target) / settings_digest(narrator.settings())).exists()
     if not begun:  # asked before a folder is made, so that a refusal leaves none

@@ -148,7 +148,7 @@ def _plain(part: PartFile, rate: int, sound: Iterable[np.ndarray], total: int) -
     """Writes a WAV; yields how many samples are written, time and again."""
     part.write(wav_header(rate, total))
     done = 0
-    for block in sound:
+    for block in rechunk(sound, _BLOCK):
         part.write(np.ascontiguousarray(block, "<i2").view(np.uint8).data)
         yield (done := done + len(block))
 
